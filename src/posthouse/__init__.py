@@ -1,0 +1,1 @@
+"""Reliable email sending for applications: an outbox in your own database."""

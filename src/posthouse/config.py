@@ -1,0 +1,322 @@
+"""`posthouse.toml` and the environment, validated as one. Secrets never show in repr, errors or logs.
+
+Every setting's documentation is its `description` here; `docs/configuration.md` is generated from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from posthouse.email import Address
+from posthouse.errors import ConfigError, InvalidEmail
+
+CONFIG_FILE: Final = "posthouse.toml"
+DEFAULT_TYPE: Final = "default"
+NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(value: object) -> float:
+    """Seconds in a duration such as `250ms`, `15s`, `10m`, `2h`, `1h30m` or `3d`."""
+    if isinstance(value, str) and (parts := _DURATION.findall(value.strip())):
+        if "".join(number + unit for number, unit in parts) == re.sub(r"\s", "", value):
+            return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    raise ValueError(f"{value!r} is not a duration; write it like '250ms', '15s', '10m', '2h' or '3d'")
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+PositiveDuration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+
+
+class Secret:
+    """A credential: `env:NAME`, `file:PATH` or the value itself. Read when needed, so that a rotation is seen."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def reveal(self) -> str:
+        """The value now. Raises ConfigError where the variable or the file is missing."""
+        kind, _, place = self._source.partition(":")
+        if kind == "env":
+            if place not in os.environ:
+                raise ConfigError("", f"the environment variable {place} is not set")
+            return os.environ[place]
+        if kind == "file":
+            try:
+                return Path(place).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise ConfigError("", f"the file {place} can't be read: {error.strerror}") from None
+        return self._source
+
+    def __repr__(self) -> str:
+        shown = self._source if self._source.startswith(("env:", "file:")) else "***"
+        return f"Secret({shown})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._source == self._source
+
+    def __hash__(self) -> int:
+        return hash(self._source)
+
+
+def _secret(value: object) -> Secret:
+    if isinstance(value, Secret):
+        return value
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be 'env:NAME', 'file:PATH' or the value itself")
+    return Secret(value)
+
+
+def _sender(value: object) -> Address:
+    if isinstance(value, Address):
+        return value
+    try:
+        return Address.parse(str(value), "sender")
+    except InvalidEmail as error:
+        raise ValueError(error.reason) from None
+
+
+SecretValue = Annotated[Secret, BeforeValidator(_secret), PlainSerializer(repr)]
+SenderValue = Annotated[Address, BeforeValidator(_sender), PlainSerializer(str)]
+
+
+class Settings(BaseModel):
+    """Any table of settings: unknown names are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
+
+
+class RouteSettings(Settings):
+    """`[routes.NAME]`: one provider account. The provider's own settings stand in the same table."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, arbitrary_types_allowed=True, validate_default=True)
+
+    provider: str = Field(description="The provider's module: `http`. See the page of each provider.")
+    concurrency: int = Field(32, ge=1, le=1000, description="Calls at once in one worker process.")
+    connect_timeout: PositiveDuration = Field("2s", description="The longest wait for a connection.")  # type: ignore[assignment]
+    timeout: PositiveDuration = Field(
+        "15s",  # type: ignore[assignment]
+        description="The longest wait for a whole call, connecting included. After it the outcome is unknown.",
+    )
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The settings that belong to the provider."""
+        return dict(self.model_extra or {})
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        """Only the fields declared here: a provider's own settings may hold a credential written in the file."""
+        return [(name, getattr(self, name)) for name in type(self).model_fields]
+
+    @model_validator(mode="after")
+    def _connect_within_total(self) -> Self:
+        if self.connect_timeout > self.timeout:
+            raise ValueError("connect_timeout is longer than timeout")
+        return self
+
+
+class TypeSettings(Settings):
+    """`[types.NAME]`: one message type. The type `default` always exists."""
+
+    category: Literal["security", "transactional", "marketing"] = Field(
+        "transactional",
+        description="What kind of mail it is. The content of `security` mail is deleted in the write that accepts it.",
+    )
+    priority: Literal["urgent", "normal", "bulk"] = Field(
+        "normal", description="Served in this order; each priority that has due mail gets a part of every round."
+    )
+    max_age: PositiveDuration = Field(
+        "3d",  # type: ignore[assignment]
+        description="How long after its time an email may still be sent. An email's own `expires` wins.",
+    )
+    routes: tuple[str, ...] = Field(
+        (), description="The routes it may take, in order of preference. Default: all, in the order of the file."
+    )
+    max_attempts: int = Field(
+        10, ge=1, description="Tries before it fails. Outages, throttling and stopped routes don't count."
+    )
+    retry_first: PositiveDuration = Field("5s", description="The wait after the first try; it doubles from there.")  # type: ignore[assignment]
+    retry_max: PositiveDuration = Field(
+        "10m",  # type: ignore[assignment]
+        description="The longest wait between tries; never more than a tenth of `max_age`.",
+    )
+    on_unknown: Literal["resend", "hold"] = Field(
+        "hold",
+        description=(
+            "When nobody can say whether a call was accepted: `resend` (at least once, marked `maybe_duplicate`) "
+            "or `hold` for `posthouse resolve` (at most once)."
+        ),
+    )
+    unknown_wait: Duration = Field("1h", description="How long to look for the answer before `on_unknown` applies.")  # type: ignore[assignment]
+    unknown_may_change_route: bool = Field(
+        False, description="Whether `resend` may take another route than the one that may have accepted it."
+    )
+
+
+class WorkerSettings(Settings):
+    """`[worker]`: how worker processes behave. Most installations need none of these."""
+
+    shutdown_grace: PositiveDuration = Field(
+        "30s",  # type: ignore[assignment]
+        description="After SIGTERM: the time to finish the calls that are under way. Keep it above every `timeout`.",
+    )
+    poll_min: PositiveDuration = Field("250ms", description="The shortest wait between looks for due mail when idle.")  # type: ignore[assignment]
+    poll_max: PositiveDuration = Field("1s", description="The longest wait between looks for due mail when idle.")  # type: ignore[assignment]
+    heartbeat: PositiveDuration = Field("3s", description="How often a worker says that it lives.")  # type: ignore[assignment]
+    dead_after: PositiveDuration = Field(
+        "15s",  # type: ignore[assignment]
+        description=(
+            "A worker that was silent for so long is dead; its open calls become unknown. It starts no call itself "
+            "once it could not say that it lives for half of this."
+        ),
+    )
+    sweep: PositiveDuration = Field(
+        "5s",  # type: ignore[assignment]
+        description="How often to look for dead workers, ended lives, dependencies and unknown outcomes.",
+    )
+
+    @model_validator(mode="after")
+    def _beats_before_death(self) -> Self:
+        if self.heartbeat * 3 > self.dead_after:
+            raise ValueError("dead_after must be at least three heartbeats")
+        if self.poll_min > self.poll_max:
+            raise ValueError("poll_min is longer than poll_max")
+        return self
+
+
+class RetentionSettings(Settings):
+    """`[retention]`: how long finished sends and what belongs to them are kept."""
+
+    contents: PositiveDuration = Field("30d", description="Bodies and variables of ended sends.")  # type: ignore[assignment]
+    attempts: PositiveDuration = Field("90d", description="The time-line of attempts.")  # type: ignore[assignment]
+    raw_answers: PositiveDuration = Field("7d", description="What providers answered, word for word.")  # type: ignore[assignment]
+    sends: PositiveDuration = Field("400d", description="The ledger itself. A key can be used again after this.")  # type: ignore[assignment]
+
+
+class Config(Settings):
+    """`posthouse.toml`."""
+
+    database: Annotated[SecretValue, Field(repr=False)] = Field(
+        description=(
+            "The application's own database: `sqlite:///posthouse.db` or `postgresql://user@host/name`; also "
+            "`env:NAME` or `file:PATH`. The environment variable `POSTHOUSE_DATABASE` wins."
+        )
+    )
+    sender: SenderValue | None = Field(None, description="The From of emails that name no sender themselves.")
+    templates: Path = Field(Path("templates"), description="The folder of the templates, from the file's own folder.")
+    routes: dict[str, RouteSettings] = Field(
+        default_factory=dict, description="`[routes.NAME]`, one a provider account."
+    )
+    types: dict[str, TypeSettings] = Field(default_factory=dict, description="`[types.NAME]`, one a message type.")
+    worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
+    retention: RetentionSettings = Field(RetentionSettings(), description="`[retention]`.")
+
+    @property
+    def database_url(self) -> str:
+        """The URL with its password. Raises ConfigError where it can't be found out."""
+        try:
+            return self.database.reveal()
+        except ConfigError as error:
+            raise ConfigError("database", error.reason) from None
+
+    @property
+    def database_shown(self) -> str:
+        """The URL without its password."""
+        return make_url(self.database_url).render_as_string(hide_password=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_type(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            types = data.get("types")
+            return {**data, "types": {DEFAULT_TYPE: {}, **(types if isinstance(types, Mapping) else {})}}
+        return data
+
+    @model_validator(mode="after")
+    def _names_and_references(self) -> Self:
+        for table, names in (("routes", self.routes), ("types", self.types)):
+            for name in names:
+                if not re.fullmatch(NAME_PATTERN, name):
+                    raise ConfigError(
+                        f"{table}.{name}", "a name has small letters, digits and . _ - (at most 63 characters)"
+                    )
+        for name, settings in self.types.items():
+            for route in settings.routes:
+                if route not in self.routes:
+                    raise ConfigError(f"types.{name}.routes", f"{route!r} is not a route{_nearest(route, self.routes)}")
+        return self
+
+
+def load_config(path: str | Path | None = None, *, environment: Mapping[str, str] = os.environ) -> Config:
+    """Reads the file at `path`, else at `POSTHOUSE_CONFIG`, else `posthouse.toml` here. Raises ConfigError."""
+    place = Path(path or environment.get("POSTHOUSE_CONFIG") or CONFIG_FILE)
+    try:
+        document = tomllib.loads(place.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if "POSTHOUSE_DATABASE" not in environment or path or environment.get("POSTHOUSE_CONFIG"):
+            raise ConfigError("", f"{place} does not exist; `posthouse init` writes one") from None
+        document = {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("", f"{place} can't be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("", f"{place} is not TOML: {error}") from None
+    return parse_config(document, folder=place.parent, environment=environment)
+
+
+def parse_config(
+    document: Mapping[str, Any], *, folder: Path = Path(), environment: Mapping[str, str] = os.environ
+) -> Config:
+    """A Config from a decoded document. `folder` is where relative paths start. Raises ConfigError."""
+    merged = dict(document)
+    if url := environment.get("POSTHOUSE_DATABASE"):
+        merged["database"] = url
+    try:
+        config = Config.model_validate(merged)
+    except ValidationError as error:
+        raise config_error(error, Config) from None
+    try:
+        make_url(config.database_url)
+    except ArgumentError:
+        raise ConfigError("database", "is not a database URL such as sqlite:///posthouse.db") from None
+    return config.model_copy(update={"templates": folder / config.templates})
+
+
+def config_error(error: ValidationError, model: type[BaseModel], prefix: str = "") -> ConfigError:
+    """The first thing that is wrong, as a ConfigError that names the setting and says what to do."""
+    first = error.errors()[0]
+    setting = ".".join([*filter(None, [prefix]), *(str(part) for part in first["loc"])])
+    if first["type"] == "extra_forbidden":
+        return ConfigError(
+            setting, f"there is no such setting{_nearest(str(first['loc'][-1]), _names(model, first['loc']))}"
+        )
+    if first["type"] == "missing":
+        return ConfigError(setting, "is missing")
+    message = first["msg"].removeprefix("Value error, ")
+    return ConfigError(setting, message[:1].lower() + message[1:])
+
+
+def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    tables: dict[str, type[BaseModel]] = {
+        "types": TypeSettings,
+        "worker": WorkerSettings,
+        "retention": RetentionSettings,
+    }
+    table = tables.get(str(place[0]), model) if len(place) > 1 else model
+    return list(table.model_fields)
+
+
+def _nearest(word: str, words: Mapping[str, Any] | list[str]) -> str:
+    near = difflib.get_close_matches(word, list(words), n=1)
+    return f"; did you mean {near[0]!r}?" if near else (f" (there are: {', '.join(words)})" if words else "")

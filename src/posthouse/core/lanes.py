@@ -1,0 +1,74 @@
+"""Lanes: one queue for each (type, service, campaign, mailbox group), and how much of each to claim.
+
+Everything in a lane passes the same gates, so a closed lane is simply not asked for. Priorities are served in
+order, but each that has due mail gets at least one slot of a round: bulk never starves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from posthouse.core.policy import Priority
+
+SEPARATOR: Final = "/"
+ORDER: Final = tuple(Priority)
+
+
+def lane_name(type_: str, service: str = "", campaign: str = "", mailbox_group: str = "") -> str:
+    """The lane's name as it stands in the table, without its empty tail: `receipt`, `digest/shop`."""
+    return SEPARATOR.join((type_, service, campaign, mailbox_group)).rstrip(SEPARATOR)
+
+
+def type_of(lane: str) -> str:
+    """The message type of a lane's sends."""
+    return lane.partition(SEPARATOR)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class DueLane:
+    """An open lane with due mail, and how many calls its routes could start now."""
+
+    name: str
+    priority: Priority
+    due_since: float
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many sends of one lane to claim."""
+
+    lane: str
+    count: int
+
+
+def share(lanes: Sequence[DueLane], free: int) -> list[Share]:
+    """Divides `free` slots: urgent before normal before bulk, the oldest lane first, fair within a priority."""
+    groups = [sorted((x for x in lanes if x.priority is p), key=lambda x: x.due_since) for p in ORDER]
+    groups = [group for group in groups if group]
+    shares: list[Share] = []
+    for place, group in enumerate(groups):
+        reserved = min(len(groups) - place - 1, max(free - 1, 0))  # one slot for each lower priority
+        granted = _divide(group, free - reserved)
+        shares += granted
+        free -= sum(s.count for s in granted)
+    return shares
+
+
+def _divide(group: Sequence[DueLane], free: int) -> list[Share]:
+    """Equal parts, what a lane can't use going to the others; when there are fewer slots than lanes, the oldest."""
+    counts = dict.fromkeys((lane.name for lane in group), 0)
+    hungry = list(group)
+    while free > 0 and hungry:
+        part = max(1, free // len(hungry))
+        for lane in list(hungry):
+            taken = min(part, free, lane.capacity - counts[lane.name])
+            counts[lane.name] += taken
+            free -= taken
+            if counts[lane.name] >= lane.capacity:
+                hungry.remove(lane)
+            if not free:
+                break
+    return [Share(name, count) for name, count in counts.items() if count]

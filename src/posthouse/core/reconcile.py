@@ -1,0 +1,115 @@
+"""Finding out what became of an unknown send: which resolver is next, and when.
+
+In this order: an event that carries our id (it arrives by itself); a replay under the same idempotency key, where
+the provider honours one and it has not lapsed; a look-up, where the provider can be asked; and after the type's
+`unknown_wait`, its `on_unknown`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from posthouse.core.lifecycle import Happening, Status
+from posthouse.core.outcome import Found, LookUp
+from posthouse.core.policy import REPLAY_BACKOFF, OnUnknown, RouteFacts, TypePolicy
+from posthouse.core.sends import Change, SendState
+
+KEY_MARGIN_S: Final = 60.0
+"""A replay must have ended this long before the provider forgets the key."""
+
+
+class Resolver(StrEnum):
+    """What to do now about an unknown send."""
+
+    REPLAY = "replay"  # call again under the same key: the provider repeats its first answer
+    LOOK_UP = "look-up"  # ask the provider
+    WAIT = "wait"  # nothing now; look again at `at`
+    RESEND = "resend"  # the type says: send it again, marked maybe_duplicate
+    HOLD = "hold"  # a person decides
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next resolver, why, and when the send should be looked at again (None: never by itself)."""
+
+    resolver: Resolver
+    reason: str
+    at: float | None = None
+
+
+def plan(send: SendState, route: RouteFacts | None, policy: TypePolicy, now: float) -> Plan:
+    """The resolver for `send` now. `route` is the one it was handed to, None if it is no longer configured."""
+    since = send.unknown_since if send.unknown_since is not None else now
+    expired = now >= send.expires_at
+    if route is not None and not expired and _key_holds(route, since, now):
+        return Plan(Resolver.REPLAY, f"{route.name} honours the idempotency key")
+    gives_up_at = since + policy.unknown_wait_s
+    if route is not None and route.can_look_up:
+        gives_up_at = max(gives_up_at, _first_certain_no(route, since))
+        if now < gives_up_at + route.timeout_s:
+            return Plan(Resolver.LOOK_UP, f"{route.name} can be asked")
+    if now < gives_up_at:
+        return Plan(Resolver.WAIT, "an event may still tell", at=gives_up_at)
+    return _last_resort(send, route, policy, expired)
+
+
+def _key_holds(route: RouteFacts, since: float, now: float) -> bool:
+    return now + route.timeout_s + KEY_MARGIN_S < since + route.key_lifetime_s
+
+
+def _first_certain_no(route: RouteFacts, since: float) -> float:
+    return since + route.timeout_s + route.look_up_lag_s
+
+
+def _last_resort(send: SendState, route: RouteFacts | None, policy: TypePolicy, expired: bool) -> Plan:
+    if policy.on_unknown is OnUnknown.HOLD:
+        return Plan(Resolver.HOLD, "nobody could say whether it was accepted, and the type says hold")
+    if expired:
+        return Plan(Resolver.HOLD, "nobody could say whether it was accepted, and it is too late to resend")
+    if send.failures >= policy.max_attempts:
+        return Plan(Resolver.HOLD, f"nobody could say whether it was accepted, after {send.failures} attempts")
+    if route is None and not policy.unknown_may_change_route:
+        return Plan(Resolver.HOLD, f"its route {send.route} is no longer configured")
+    return Plan(Resolver.RESEND, "nobody could say whether it was accepted, and the type says resend")
+
+
+def looked_up(send: SendState, answer: LookUp, route: RouteFacts, asked_at: float, now: float, chance: float) -> Change:
+    """The change that a look-up's answer makes. A "no" counts only after the provider's indexing lag."""
+    since = send.unknown_since if send.unknown_since is not None else asked_at
+    if answer.found is Found.ACCEPTED:
+        return Change(Happening.ACCEPTED, Status.ACCEPTED, None, message_id=answer.message_id)
+    certain_at = _first_certain_no(route, since)
+    if answer.found is Found.MISSING and asked_at >= certain_at:
+        return Change(Happening.FOUND_MISSING, Status.PENDING, now, last_error=f"{route.name} says it never got it")
+    again = now + REPLAY_BACKOFF.delay_s(max(1, send.fence - (send.unknown_fence or 0)), chance)
+    return _still_open(send, certain_at if now < certain_at < again else again)
+
+
+def waited(send: SendState, at: float | None, reason: str) -> Change:
+    """Nothing known yet: look again at `at`, or, at None, hold it for a person."""
+    return _still_open(send, at, reason if at is None else None)
+
+
+def resent(send: SendState, now: float) -> Change:
+    """Send it again although it may have been accepted; the earlier call stays open, so its route is pinned."""
+    return Change(
+        Happening.RESENT,
+        Status.PENDING,
+        now,
+        maybe_duplicate=True,
+        unknown_since=send.unknown_since,
+        unknown_fence=send.unknown_fence,
+    )
+
+
+def _still_open(send: SendState, at: float | None, reason: str | None = None) -> Change:
+    return Change(
+        Happening.OUTCOME_LOST if at is not None else Happening.LEFT_UNRESOLVED,
+        Status.UNKNOWN,
+        at,
+        last_error=reason,
+        unknown_since=send.unknown_since,
+        unknown_fence=send.unknown_fence,
+    )

@@ -1,0 +1,49 @@
+"""A refusal that is really the route's fault must not burn the queue.
+
+The same refusal for several different messages in a row, with none accepted between, says more about the route
+than about the messages: from the last on it counts as misconfigured, and the earlier ones get another life.
+Refused recipients never count: fifty unknown addresses in a row are fifty unknown addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from posthouse.core.outcome import Outcome, Subject, Verdict
+
+SAME_REFUSALS_MAX: Final = 5
+"""So many different messages refused alike in a row are the route's fault."""
+
+_VARIABLE = re.compile(r"[\w.+-]+@[\w.-]+|[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{16,}\b|\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalStreak:
+    """The refusals alike since the last acceptance on one route, in one worker."""
+
+    signature: str = ""
+    send_ids: tuple[int, ...] = ()
+
+
+def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[RefusalStreak, Verdict, tuple[int, ...]]:
+    """The streak after `verdict`, the verdict as it now counts, and the sends to revive."""
+    if verdict.outcome is Outcome.ACCEPTED:
+        return RefusalStreak(), verdict, ()
+    if verdict.outcome is not Outcome.REJECTED or verdict.subject is Subject.RECIPIENT:
+        return streak, verdict, ()
+    signature = f"{verdict.code} {_VARIABLE.sub('#', verdict.text)}"
+    earlier = streak.send_ids if signature == streak.signature else ()
+    others = tuple(other for other in earlier if other != send_id)
+    if len(others) + 1 < SAME_REFUSALS_MAX:
+        return RefusalStreak(signature, (*others, send_id)), verdict, ()
+    route_fault = replace(
+        verdict,
+        outcome=Outcome.MISCONFIGURED,
+        spends_attempt=False,
+        subject=Subject.ROUTE,
+        text=f"the same refusal for {len(others) + 1} messages in a row: {verdict.text}",
+        rule="same refusal in a row",
+    )
+    return RefusalStreak(signature, others[1:]), route_fault, others

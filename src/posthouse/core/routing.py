@@ -1,0 +1,99 @@
+"""Which route a send takes: the type's order, each route's health, and the pin of an unknown outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from posthouse.core.outcome import Outcome, Verdict
+from posthouse.core.policy import TypePolicy
+from posthouse.core.retry import Backoff
+from posthouse.core.sends import SendState
+
+THROTTLE_BACKOFF: Final = Backoff(first_s=2.0, max_s=300.0)
+"""How long a throttled route rests when the answer doesn't say."""
+
+STOP_BACKOFF: Final = Backoff(first_s=15.0, max_s=300.0)
+"""How long a misconfigured route rests before one send may try it again."""
+
+
+class RouteState(StrEnum):
+    """Whether a route may be used."""
+
+    OPEN = "open"  # in use; `held_until` may still say: not before
+    STOPPED = "stopped"  # misconfigured: one send at a time tries it after `held_until`, the rest waits
+
+
+@dataclass(frozen=True, slots=True)
+class RouteHealth:
+    """One row of `email_routes`: what every worker obeys."""
+
+    name: str
+    state: RouteState = RouteState.OPEN
+    held_until: float = 0.0
+    reason: str = ""
+    strikes: int = 0  # holds in a row with nothing accepted between
+
+    def takes(self, now: float) -> bool:
+        """Whether a call may start now."""
+        return now >= self.held_until
+
+    def slots(self, concurrency: int, now: float) -> int:
+        """How many calls at once it may have now: one while a stopped route is being tried again."""
+        if not self.takes(now):
+            return 0
+        return 1 if self.state is RouteState.STOPPED else concurrency
+
+
+def choose(send: SendState, policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> str | None:
+    """The route for the next call, or None when none may be used now.
+
+    A send with an unknown outcome stays with the route that knows it, unless its type says otherwise. After a
+    failure the next route of the type's order comes first.
+    """
+    routes = policy.routes
+    if send.unresolved and not policy.unknown_may_change_route:
+        routes = (send.route,) if send.route in routes else ()
+    elif send.attempts and send.route in routes:
+        start = routes.index(send.route) + 1
+        routes = routes[start:] + routes[:start]
+    return next((name for name in routes if _takes(health.get(name), now)), None)
+
+
+def _takes(health: RouteHealth | None, now: float) -> bool:
+    return health is None or health.takes(now)
+
+
+def opens_at(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> float:
+    """When the first of the type's routes may be used again; `now` if one may be used already."""
+    known = [health[name].held_until for name in policy.routes if name in health]
+    if len(known) < len(policy.routes):
+        return now
+    return max(now, min(known))
+
+
+def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: float) -> RouteHealth | None:
+    """The route's health after one verdict, or None when it stays as it is."""
+    if verdict.outcome is Outcome.ACCEPTED:
+        healthy = health.state is RouteState.OPEN and not health.strikes
+        return None if healthy else RouteHealth(health.name)
+    if verdict.outcome is Outcome.THROTTLED:
+        asked = verdict.retry_after_s
+        wait = asked if asked is not None else THROTTLE_BACKOFF.delay_s(health.strikes + 1, chance)
+        return _held(health, RouteState.OPEN, now + wait, verdict, now)
+    if verdict.outcome is Outcome.MISCONFIGURED:
+        wait = STOP_BACKOFF.delay_s(health.strikes + 1, chance)
+        return _held(health, RouteState.STOPPED, now + wait, verdict, now)
+    return None
+
+
+def _held(health: RouteHealth, state: RouteState, until: float, verdict: Verdict, now: float) -> RouteHealth | None:
+    """Held longer than it is, never shorter. Verdicts of calls that were under way add no strike."""
+    if health.held_until >= until or (health.held_until > now and health.state is state):
+        return None
+    if health.state is RouteState.STOPPED:
+        state = RouteState.STOPPED
+    reason = " ".join(part for part in (verdict.code, verdict.text) if part)
+    return RouteHealth(health.name, state, until, reason, health.strikes + 1)

@@ -1,0 +1,71 @@
+"""A send as the deciding functions see it, one attempt on it, and the change that a decision makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from posthouse.core.lifecycle import Happening, Status
+from posthouse.core.outcome import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SendState:
+    """The part of a row that decisions read. Times are seconds since 1970, UTC."""
+
+    id: int
+    type: str
+    status: Status
+    fence: int
+    attempts: int  # calls made
+    failures: int  # calls that count against max_attempts
+    expires_at: float
+    route: str | None = None  # of the latest attempt
+    claimed_by: int | None = None
+    unknown_since: float | None = None  # start of the first call whose outcome nobody knows yet
+    unknown_fence: int | None = None  # that call's fence
+    maybe_duplicate: bool = False
+
+    @property
+    def unresolved(self) -> bool:
+        """Whether some call may have been accepted and nobody knows."""
+        return self.unknown_since is not None
+
+
+class Via(StrEnum):
+    """How a call came about."""
+
+    SEND = "send"  # a dispatcher's claim
+    REPLAY = "replay"  # the reconciler, under the same idempotency key
+    LOOK_UP = "look-up"  # the reconciler asked the provider
+    REAPER = "reaper"  # written for a dead worker
+    PERSON = "person"  # `posthouse resolve`
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call to a provider for one send, as its worker reports it."""
+
+    send_id: int
+    fence: int
+    route: str
+    started_at: float
+    ended_at: float
+    verdict: Verdict
+    via: Via = Via.SEND
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one decision writes to a send. Fields left at None stay as they are, but for the two `unknown_*`."""
+
+    happening: Happening
+    status: Status
+    next_try_at: float | None  # when its owner looks at it again; None = never by itself
+    spends_attempt: bool = False
+    unknown_since: float | None = None
+    unknown_fence: int | None = None
+    message_id: str | None = None
+    last_error: str | None = None
+    maybe_duplicate: bool = False  # only ever sets the mark
+    delete_content: bool = False

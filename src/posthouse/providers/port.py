@@ -1,0 +1,61 @@
+"""The port that every provider fills: one call for one send, judged; one look-up; and what it can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from posthouse.core.outcome import LookUp, Verdict
+from posthouse.core.policy import RouteFacts
+from posthouse.email import Address, Content
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """One send, rendered: what a provider turns into a call. The same send gives the same message every time."""
+
+    send_id: int
+    idempotency_key: str  # the same on every call for this send; also our id in the provider's metadata
+    sender: Address
+    to: Sequence[Address]
+    cc: Sequence[Address]
+    bcc: Sequence[Address]
+    reply_to: Sequence[Address]
+    subject: str
+    text: str | None
+    html: str | None
+    headers: Sequence[tuple[str, str]] = ()
+    tags: Sequence[str] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class Provider(Protocol):
+    """One configured route's way out.
+
+    `send` and `look_up` never raise for what the network or the provider does: that is a verdict. What they raise
+    is a fault in our code, and the worker treats it as an unknown outcome.
+    """
+
+    @property
+    def facts(self) -> RouteFacts:
+        """What the deciding functions need to know of the route."""
+
+    def refusals(self, content: Content) -> list[str]:
+        """Why this route can't carry `content`, one reason a line; empty when it can. Asked at enqueue."""
+
+    async def send(self, message: OutgoingMessage) -> Verdict:
+        """Makes one call. Returns within the route's connect and total timeouts."""
+
+    async def look_up(self, message: OutgoingMessage) -> LookUp:
+        """Asks the provider whether it has this send. Called only where `facts.can_look_up`."""
+
+    async def health(self) -> Verdict | None:
+        """Asks the provider's health URL, None where there is none. Never sends mail."""
+
+    async def close(self) -> None:
+        """Closes its connections."""
+
+
+Json = dict[str, Any]
+"""A decoded JSON object."""
