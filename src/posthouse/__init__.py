@@ -1,1 +1,44 @@
-"""Reliable email sending for applications: an outbox in your own database."""
+"""Reliable email sending for applications: an outbox in your own database.
+
+    outbox = posthouse.Outbox()                 # reads posthouse.toml
+    with engine.begin() as transaction:
+        outbox.enqueue(transaction, posthouse.Email(key="order-1042-receipt", to="ada@example.com", ...))
+"""
+
+from posthouse.app import Outbox
+from posthouse.config import Config, load_config
+from posthouse.email import Address, Email
+from posthouse.errors import (
+    CallerError,
+    ConfigError,
+    DatabaseUnavailable,
+    InvalidEmail,
+    KeyReused,
+    NotPossible,
+    OperatorError,
+    PosthouseError,
+    SchemaError,
+    UnknownSend,
+    UnsupportedConnection,
+)
+from posthouse.outbox import Enqueued
+
+__all__ = [
+    "Address",
+    "CallerError",
+    "Config",
+    "ConfigError",
+    "DatabaseUnavailable",
+    "Email",
+    "Enqueued",
+    "InvalidEmail",
+    "KeyReused",
+    "NotPossible",
+    "OperatorError",
+    "Outbox",
+    "PosthouseError",
+    "SchemaError",
+    "UnknownSend",
+    "UnsupportedConnection",
+    "load_config",
+]

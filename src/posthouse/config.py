@@ -26,14 +26,18 @@ NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION_MAX_S: Final = 100 * 366 * 86400.0  # what every database can still add to a time
 
 
 def parse_duration(value: object) -> float:
     """Seconds in a duration such as `250ms`, `15s`, `10m`, `2h`, `1h30m` or `3d`."""
-    if isinstance(value, str) and (parts := _DURATION.findall(value.strip())):
-        if "".join(number + unit for number, unit in parts) == re.sub(r"\s", "", value):
-            return sum(float(number) * _UNITS[unit] for number, unit in parts)
-    raise ValueError(f"{value!r} is not a duration; write it like '250ms', '15s', '10m', '2h' or '3d'")
+    parts = _DURATION.findall(value) if isinstance(value, str) else []
+    if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s", "", str(value)):
+        raise ValueError(f"{value!r} is not a duration; write it like '250ms', '15s', '10m', '2h' or '3d'")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds > DURATION_MAX_S:
+        raise ValueError(f"{value!r} is longer than a hundred years")
+    return seconds
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
@@ -56,8 +60,9 @@ class Secret:
         if kind == "file":
             try:
                 return Path(place).read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise ConfigError("", f"the file {place} can't be read: {error.strerror}") from None
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+                raise ConfigError("", f"the file {place} can't be read: {reason}") from None
         return self._source
 
     def __repr__(self) -> str:
@@ -240,8 +245,8 @@ class Config(Settings):
     @classmethod
     def _default_type(cls, data: Any) -> Any:
         if isinstance(data, Mapping):
-            types = data.get("types")
-            return {**data, "types": {DEFAULT_TYPE: {}, **(types if isinstance(types, Mapping) else {})}}
+            types = data.get("types", {})
+            return {**data, "types": {DEFAULT_TYPE: {}, **types} if isinstance(types, Mapping) else types}
         return data
 
     @model_validator(mode="after")
@@ -288,7 +293,7 @@ def parse_config(
         raise config_error(error, Config) from None
     try:
         make_url(config.database_url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a ValueError quotes what it took for the port, perhaps the password
         raise ConfigError("database", "is not a database URL such as sqlite:///posthouse.db") from None
     return config.model_copy(update={"templates": folder / config.templates})
 

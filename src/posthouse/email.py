@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Any, Final
 
 from email_validator import EmailNotValidError, validate_email
@@ -23,12 +24,14 @@ CONTENT_VERSION: Final = 1
 KEY_CHARS_MAX: Final = 190
 SUBJECT_CHARS_MAX: Final = 998
 NAME_CHARS_MAX: Final = 256
+ADDRESS_TEXT_CHARS_MAX: Final = 1024
 TAG_CHARS_MAX: Final = 128
 TAGS_MAX: Final = 20
 METADATA_MAX: Final = 50
 HEADERS_MAX: Final = 100
 RECIPIENTS_MAX: Final = 50
 CONTENT_BYTES_MAX: Final = 10 * 1024 * 1024
+NUMBER_BITS_MAX: Final = 4096  # far below what Python still turns into decimal digits
 
 RESERVED_HEADERS: Final = frozenset(
     "from sender to cc bcc reply-to subject date message-id mime-version content-type content-transfer-encoding "
@@ -39,6 +42,14 @@ RESERVED_HEADERS: Final = frozenset(
 _HEADER_NAME = re.compile(r"[!-9;-~]+")  # RFC 5322 section 2.2: printable ASCII without the colon
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # PostgreSQL stores no NUL, UTF-8 has no lone surrogates
+_NAMED = re.compile(
+    r"""
+    (?: "(?P<quoted> (?:[^"\\]|\\.)* )"  # RFC 5322 section 3.2.4
+      | (?P<plain> [^"\\<>,;@]* )          # more than its section 3.2.5 allows: people write Zoë and Dr. Who
+    ) \s* < (?P<bare> .* ) >
+    """,
+    re.VERBOSE,
+)
 _LANE_WORD = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -51,35 +62,33 @@ class Address:
 
     @staticmethod
     def parse(text: str, field_name: str = "address") -> Address:
-        """One address, bare or as `Name <ada@example.com>`. Raises InvalidEmail."""
-        if not isinstance(text, str):
-            raise InvalidEmail(field_name, f"an address is text or an Address, not {type(text).__name__}")
-        refuse_control(text, field_name)
+        """One address, bare or as `Name <ada@example.com>`. Raises InvalidEmail.
+
+        A name with any of `, ; @ < > " \\` in it stands in double quotes, as `str(address)` writes it.
+        """
+        text = _one_line(text, field_name, ADDRESS_TEXT_CHARS_MAX)
+        named = _NAMED.fullmatch(text.strip())
+        bare = named["bare"] if named else text.strip()
         try:
             found = validate_email(
-                text.strip(),
+                bare,
                 check_deliverability=False,
-                allow_display_name=True,
                 allow_quoted_local=True,
                 allow_smtputf8=True,
                 globally_deliverable=False,
+                test_environment=True,  # RFC 6761 keeps .test for just that
             )
         except EmailNotValidError as error:
-            hint = " (several addresses are given as a list)" if "," in text or ";" in text else ""
-            raise InvalidEmail(field_name, f"{shorten(text)!r} is not an email address: {error}{hint}") from None
-        return Address(found.normalized, found.display_name or "")
+            reason = f"{shorten(text)!r} is not an email address: {error}{_address_hint(text)}"
+            raise InvalidEmail(field_name, reason) from None
+        return Address(found.normalized, _name_of(named, field_name) if named else "")
 
     def checked(self, field_name: str) -> Address:
         """The same address, validated. Raises InvalidEmail."""
-        if not isinstance(self.name, str) or not isinstance(self.email, str):
-            raise InvalidEmail(field_name, "an Address has text as its email and its name")
-        refuse_control(self.name, field_name)
-        if len(self.name) > NAME_CHARS_MAX:
-            raise InvalidEmail(field_name, f"the display name is longer than {NAME_CHARS_MAX} characters")
         bare = Address.parse(self.email, field_name)
         if bare.name:
             raise InvalidEmail(field_name, f"{self.email!r} carries a name; give it as Address(email, name)")
-        return Address(bare.email, self.name)
+        return Address(bare.email, _one_line(self.name, f"{field_name} (the name)", NAME_CHARS_MAX))
 
     def __str__(self) -> str:
         if not self.name:
@@ -144,35 +153,71 @@ class Content:
     @staticmethod
     def from_json(text: str) -> Content:
         """Reads the stored form of this release or an earlier one. Raises ValueError when it can't."""
-        document = json.loads(text)
+        try:
+            document = json.loads(text)
+        except RecursionError:
+            raise ValueError("the stored content is damaged: it is nested too deep") from None
         if not isinstance(document, dict) or document.get("version") != CONTENT_VERSION:
             raise ValueError("the stored content has a version that this release can't read")
-        try:
-            return Content(
-                to=_addresses(document.get("to", ())),
-                cc=_addresses(document.get("cc", ())),
-                bcc=_addresses(document.get("bcc", ())),
-                reply_to=_addresses(document.get("reply_to", ())),
-                sender=_addresses([document["from"]])[0] if document.get("from") else None,
-                subject=document.get("subject"),
-                text=document.get("text"),
-                html=document.get("html"),
-                template=document.get("template"),
-                variables=document.get("variables", {}),
-                headers=tuple((name, value) for name, value in document.get("headers", ())),
-                tags=tuple(document.get("tags", ())),
-                metadata=document.get("metadata", {}),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"the stored content is damaged: {error!r}") from error
+        content = Content(
+            to=_stored_addresses(document, "to"),
+            cc=_stored_addresses(document, "cc"),
+            bcc=_stored_addresses(document, "bcc"),
+            reply_to=_stored_addresses(document, "reply_to"),
+            sender=_stored_address(document["from"], "from") if "from" in document else None,
+            subject=_stored_text(document, "subject"),
+            text=_stored_text(document, "text"),
+            html=_stored_text(document, "html"),
+            template=_stored_text(document, "template"),
+            variables=_stored(document, "variables", dict),
+            headers=tuple(_stored_header(pair) for pair in _stored(document, "headers", list)),
+            tags=tuple(_sound(tag, "tags") for tag in _stored(document, "tags", list)),
+            metadata={name: _sound(value, "metadata") for name, value in _stored(document, "metadata", dict).items()},
+        )
+        if not content.recipients:
+            raise ValueError("the stored content is damaged: it has no recipient")
+        return content
+
+
+def _stored(document: dict[str, Any], name: str, kind: type[Any]) -> Any:
+    """A field's value, or an empty one where it was left out. Raises ValueError when it is of another kind."""
+    value = document.get(name, kind())
+    if not isinstance(value, kind):
+        raise ValueError(f"the stored content is damaged: {name} is a {type(value).__name__}")
+    return value
+
+
+def _stored_text(document: dict[str, Any], name: str) -> str | None:
+    return _sound(document[name], name) if name in document else None
+
+
+def _sound(value: object, name: str) -> str:
+    if not isinstance(value, str) or _UNSTORABLE.search(value):
+        raise ValueError(f"the stored content is damaged: {name} is not text")
+    return value
+
+
+def _stored_addresses(document: dict[str, Any], name: str) -> tuple[Address, ...]:
+    return tuple(_stored_address(parts, name) for parts in _stored(document, name, list))
+
+
+def _stored_address(parts: object, name: str) -> Address:
+    return Address(*_sound_parts(parts, name, (1, 2)))
+
+
+def _stored_header(parts: object) -> tuple[str, str]:
+    name, value = _sound_parts(parts, "headers", (2,))
+    return name, value
+
+
+def _sound_parts(parts: object, name: str, counts: tuple[int, ...]) -> list[str]:
+    if not isinstance(parts, list) or len(parts) not in counts:
+        raise ValueError(f"the stored content is damaged: {name} has an entry that is not one")
+    return [_sound(part, name) for part in parts]
 
 
 def _plain(addresses: Iterable[Address]) -> list[list[str]]:
     return [[a.email, a.name] if a.name else [a.email] for a in addresses]
-
-
-def _addresses(stored: Iterable[Sequence[str]]) -> tuple[Address, ...]:
-    return tuple(Address(*parts) for parts in stored)
 
 
 @dataclass(slots=True)
@@ -289,18 +334,41 @@ def _storable(text: str, field_name: str) -> str:
 def _text(value: object, field_name: str) -> str:
     if not isinstance(value, str):
         raise InvalidEmail(field_name, f"must be text, not {type(value).__name__}")
-    return _storable(str(value), field_name)
+    return _storable(_frozen_text(value), field_name)
+
+
+def _frozen_text(value: str) -> str:
+    """The plain text behind a subclass: an enum member's value, a lazy text's words as they are now."""
+    words = value.value if isinstance(value, Enum) else str(value)
+    return str.__str__(words)
+
+
+def _one_line(value: object, field_name: str, chars_max: int = CONTENT_BYTES_MAX) -> str:
+    line = _text(value, field_name)
+    refuse_control(line, field_name)
+    if len(line) > chars_max:
+        raise InvalidEmail(field_name, f"{len(line)} characters; at most {chars_max}")
+    return line
+
+
+def _name_of(named: re.Match[str], field_name: str) -> str:
+    quoted = named["quoted"]
+    name = named["plain"].strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+    return _one_line(name, f"{field_name} (the name)", NAME_CHARS_MAX)
+
+
+def _address_hint(text: str) -> str:
+    if text.count("@") == 1 and re.search(r'[,;"\\].*<', text):
+        return ' (such a name stands in double quotes: "Doe, Jane" <jane@example.com>)'
+    return " (several addresses are given as a list)" if "," in text or ";" in text else ""
 
 
 def _key(value: object, field_name: str) -> str:
-    key = _text(value, field_name)
-    refuse_control(key, field_name)
+    key = _one_line(value, field_name, KEY_CHARS_MAX)
     if not key.strip():
         raise InvalidEmail(field_name, "is empty; it must name this one email, such as order-1042-receipt")
     if key != key.strip():
         raise InvalidEmail(field_name, f"{shorten(key)!r} begins or ends with a space")
-    if len(key) > KEY_CHARS_MAX:
-        raise InvalidEmail(field_name, f"{len(key)} characters; at most {KEY_CHARS_MAX}")
     return key
 
 
@@ -315,13 +383,7 @@ def _word(value: object, field_name: str) -> str:
 
 
 def _line(value: object, field_name: str, chars_max: int) -> str | None:
-    if value is None:
-        return None
-    line = _text(value, field_name)
-    refuse_control(line, field_name)
-    if len(line) > chars_max:
-        raise InvalidEmail(field_name, f"{len(line)} characters; at most {chars_max}")
-    return line
+    return None if value is None else _one_line(value, field_name, chars_max)
 
 
 def _body(value: object, field_name: str) -> str | None:
@@ -337,7 +399,7 @@ def _address(value: object, field_name: str) -> Address:
 def _address_list(value: object, field_name: str) -> tuple[Address, ...]:
     if isinstance(value, str | Address):
         return (_address(value, field_name),)
-    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+    if isinstance(value, Mapping | set | frozenset) or not isinstance(value, Iterable):
         raise InvalidEmail(field_name, f"must be an address or a list of them, not {type(value).__name__}")
     return tuple(_address(item, f"{field_name}[{place}]") for place, item in enumerate(value))
 
@@ -369,8 +431,10 @@ def _frozen(value: object, field_name: str, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _storable(str(value), field_name)
+        return _text(value, field_name)
     if isinstance(value, int):
+        if value.bit_length() > NUMBER_BITS_MAX:
+            raise InvalidEmail(field_name, f"a number of {value.bit_length()} bits; at most {NUMBER_BITS_MAX}")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -391,7 +455,7 @@ def _frozen(value: object, field_name: str, depth: int = 0) -> Any:
 
 def _headers(value: object) -> tuple[tuple[str, str], ...]:
     pairs = value.items() if isinstance(value, Mapping) else value
-    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+    if isinstance(pairs, str | set | frozenset) or not isinstance(pairs, Iterable):
         raise InvalidEmail("headers", "must be a mapping or a list of (name, value) pairs")
     headers = tuple(_header(pair) for pair in pairs)
     if len(headers) > HEADERS_MAX:
@@ -402,18 +466,17 @@ def _headers(value: object) -> tuple[tuple[str, str], ...]:
 def _header(pair: object) -> tuple[str, str]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise InvalidEmail("headers", "each is a pair of name and value")
-    name, value = _text(pair[0], "headers"), _text(pair[1], f"headers.{pair[0]}")
+    name = _text(pair[0], "headers")
     if not _HEADER_NAME.fullmatch(name) or len(name) > 76:
         raise InvalidEmail("headers", f"{shorten(name)!r} is not a header name")
     if name.casefold() in RESERVED_HEADERS:
         raise InvalidEmail(f"headers.{name}", "is set from the email's own fields")
-    refuse_control(value, f"headers.{name}")
-    return name, value
+    return name, _one_line(pair[1], f"headers.{name}")
 
 
 def _tags(value: object) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidEmail("tags", "must be a list of texts")
+    if isinstance(value, str | Mapping | set | frozenset) or not isinstance(value, Iterable):
+        raise InvalidEmail("tags", f"must be a list of texts, not {type(value).__name__}")
     tags = tuple(_line(item, "tags", TAG_CHARS_MAX) or "" for item in value)
     if not all(tags):
         raise InvalidEmail("tags", "an empty tag")
@@ -427,12 +490,12 @@ def _metadata(value: object) -> dict[str, str]:
         raise InvalidEmail("metadata", f"must be a mapping of text to text, not {type(value).__name__}")
     if len(value) > METADATA_MAX:
         raise InvalidEmail("metadata", f"{len(value)} entries; at most {METADATA_MAX}")
-    metadata = {}
-    for name, item in value.items():
-        refuse_control(_text(name, "metadata"), "metadata")
-        metadata[str(name)] = _text(item, f"metadata.{name}")
-        refuse_control(metadata[name], f"metadata.{name}")
-    return metadata
+    return dict(_metadata_entry(name, item) for name, item in value.items())
+
+
+def _metadata_entry(name: object, item: object) -> tuple[str, str]:
+    checked = _one_line(name, "metadata")
+    return checked, _one_line(item, f"metadata.{checked}")
 
 
 def _moment(value: object, field_name: str) -> float | None:

@@ -1,7 +1,8 @@
 """Lanes: one queue for each (type, service, campaign, mailbox group), and how much of each to claim.
 
 Everything in a lane passes the same gates, so a closed lane is simply not asked for. Priorities are served in
-order, but each that has due mail gets at least one slot of a round: bulk never starves.
+order, but each that has due mail gets at least one slot of a round, and its turn where a round has too few: bulk
+never starves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from posthouse.core.policy import Priority
 
 SEPARATOR: Final = "/"
 ORDER: Final = tuple(Priority)
+TURNS: Final = 4
+"""One in so many rounds that have fewer slots than priorities starts with another priority."""
 
 
 def lane_name(type_: str, service: str = "", campaign: str = "", mailbox_group: str = "") -> str:
@@ -44,10 +47,15 @@ class Share:
     count: int
 
 
-def share(lanes: Sequence[DueLane], free: int) -> list[Share]:
-    """Divides `free` slots: urgent before normal before bulk, the oldest lane first, fair within a priority."""
-    groups = [sorted((x for x in lanes if x.priority is p), key=lambda x: x.due_since) for p in ORDER]
-    groups = [group for group in groups if group]
+def share(lanes: Sequence[DueLane], free: int, turn: int = 0) -> list[Share]:
+    """Divides `free` slots: urgent before normal before bulk, the oldest lane first, fair within a priority.
+
+    `turn` counts the rounds. It matters only where slots become free one at a time.
+    """
+    usable = sorted((lane for lane in lanes if lane.capacity > 0), key=lambda lane: lane.due_since)
+    groups = [group for p in ORDER if (group := [lane for lane in usable if lane.priority is p])]
+    if free < len(groups) and turn % TURNS == TURNS - 1:
+        groups.insert(0, groups.pop(turn // TURNS % len(groups)))
     shares: list[Share] = []
     for place, group in enumerate(groups):
         reserved = min(len(groups) - place - 1, max(free - 1, 0))  # one slot for each lower priority

@@ -49,6 +49,7 @@ class Happening(StrEnum):
     LIFE_ENDED = "life_ended"  # its expiry passed
     SUPPRESSED = "suppressed"  # a suppression took effect
     CANCELLED = "cancelled"  # the application or a person withdrew it
+    HURRIED = "hurried"  # a person asked for its next try now
     REVIVED = "revived"  # a person, or the discovery that the route was at fault, gave it another life
 
 
@@ -66,6 +67,7 @@ TRANSITIONS: Final[dict[tuple[Status, Happening], Status]] = {
     (S.PENDING, H.LEFT_UNRESOLVED): S.UNKNOWN,
     (S.PENDING, H.SUPPRESSED): S.SUPPRESSED,
     (S.PENDING, H.CANCELLED): S.CANCELLED,
+    (S.PENDING, H.HURRIED): S.PENDING,
     (S.SENDING, H.RELEASED): S.PENDING,
     (S.SENDING, H.ACCEPTED): S.ACCEPTED,
     (S.SENDING, H.ACCEPTED_LATE): S.ACCEPTED,
@@ -85,6 +87,7 @@ TRANSITIONS: Final[dict[tuple[Status, Happening], Status]] = {
     (S.UNKNOWN, H.LEFT_UNRESOLVED): S.UNKNOWN,
     (S.UNKNOWN, H.RESENT): S.PENDING,
     (S.UNKNOWN, H.RESOLVED_FAILED): S.FAILED,
+    (S.ACCEPTED, H.ACCEPTED_LATE): S.ACCEPTED,
     (S.FAILED, H.ACCEPTED_LATE): S.ACCEPTED,
     (S.FAILED, H.REVIVED): S.PENDING,
     (S.EXPIRED, H.ACCEPTED_LATE): S.ACCEPTED,

@@ -36,8 +36,10 @@ def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[Refusa
     signature = f"{verdict.code} {_VARIABLE.sub('#', verdict.text)}"
     earlier = streak.send_ids if signature == streak.signature else ()
     others = tuple(other for other in earlier if other != send_id)
+    # One more than needed is remembered, so that a send that is tried again has enough others beside itself.
+    streak = RefusalStreak(signature, (*others, send_id)[-SAME_REFUSALS_MAX:])
     if len(others) + 1 < SAME_REFUSALS_MAX:
-        return RefusalStreak(signature, (*others, send_id)), verdict, ()
+        return streak, verdict, ()
     route_fault = replace(
         verdict,
         outcome=Outcome.MISCONFIGURED,
@@ -46,4 +48,4 @@ def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[Refusa
         text=f"the same refusal for {len(others) + 1} messages in a row: {verdict.text}",
         rule="same refusal in a row",
     )
-    return RefusalStreak(signature, others[1:]), route_fault, others
+    return streak, route_fault, others if len(earlier) < SAME_REFUSALS_MAX else ()

@@ -10,6 +10,9 @@ from typing import Final
 RETRY_AFTER_MAX_S: Final = 24 * 3600.0
 """A provider that asks for more is not believed; the send's own expiry decides then."""
 
+RETRY_AFTER_MIN_S: Final = 1.0
+"""A provider that asks for less gets this much all the same."""
+
 EXPONENT_MAX: Final = 30
 """Keeps 2**n finite; every sensible maximum is reached long before."""
 
@@ -25,6 +28,14 @@ class Backoff:
         """Seconds to wait after `tries` (>= 1) tries; `chance` in [0, 1) spreads them over the upper half."""
         full = min(self.max_s, self.first_s * 2.0 ** min(max(tries, 1) - 1, EXPONENT_MAX))
         return full * (0.5 + 0.5 * chance)
+
+
+def asked_wait_s(retry_after_s: float | None) -> float | None:
+    """The wait to grant for what an answer asked for; None where our own backoff must do.
+
+    Zero, or a date in the past by the provider's clock, is no invitation to hammer.
+    """
+    return max(retry_after_s, RETRY_AFTER_MIN_S) if retry_after_s else None
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import TypePolicy
-from posthouse.core.retry import Backoff
+from posthouse.core.retry import Backoff, asked_wait_s
 from posthouse.core.sends import SendState
 
 THROTTLE_BACKOFF: Final = Backoff(first_s=2.0, max_s=300.0)
@@ -48,18 +48,23 @@ class RouteHealth:
 
 
 def choose(send: SendState, policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> str | None:
-    """The route for the next call, or None when none may be used now.
+    """The route for the next call, or None when none may be used now."""
+    return next((name for name in candidates(send, policy) if _takes(health.get(name), now)), None)
+
+
+def candidates(send: SendState, policy: TypePolicy) -> tuple[str, ...]:
+    """The routes that the next call may take, the first choice first.
 
     A send with an unknown outcome stays with the route that knows it, unless its type says otherwise. After a
     failure the next route of the type's order comes first.
     """
     routes = policy.routes
     if send.unresolved and not policy.unknown_may_change_route:
-        routes = (send.route,) if send.route in routes else ()
-    elif send.attempts and send.route in routes:
+        return (send.route,) if send.route in routes else ()
+    if send.attempts and send.route in routes:
         start = routes.index(send.route) + 1
-        routes = routes[start:] + routes[:start]
-    return next((name for name in routes if _takes(health.get(name), now)), None)
+        return routes[start:] + routes[:start]
+    return routes
 
 
 def _takes(health: RouteHealth | None, now: float) -> bool:
@@ -78,9 +83,10 @@ def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: floa
     """The route's health after one verdict, or None when it stays as it is."""
     if verdict.outcome is Outcome.ACCEPTED:
         healthy = health.state is RouteState.OPEN and not health.strikes
-        return None if healthy else RouteHealth(health.name)
+        # While it is held, that was a call that had begun before: it says nothing about what comes after.
+        return None if healthy or not health.takes(now) else RouteHealth(health.name)
     if verdict.outcome is Outcome.THROTTLED:
-        asked = verdict.retry_after_s
+        asked = asked_wait_s(verdict.retry_after_s)
         wait = asked if asked is not None else THROTTLE_BACKOFF.delay_s(health.strikes + 1, chance)
         return _held(health, RouteState.OPEN, now + wait, verdict, now)
     if verdict.outcome is Outcome.MISCONFIGURED:
@@ -90,10 +96,11 @@ def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: floa
 
 
 def _held(health: RouteHealth, state: RouteState, until: float, verdict: Verdict, now: float) -> RouteHealth | None:
-    """Held longer than it is, never shorter. Verdicts of calls that were under way add no strike."""
-    if health.held_until >= until or (health.held_until > now and health.state is state):
-        return None
-    if health.state is RouteState.STOPPED:
-        state = RouteState.STOPPED
+    """Held longer than it is, never shorter. Calls that were under way add no strike, but may ask for more time."""
+    state = RouteState.STOPPED if health.state is RouteState.STOPPED else state
+    until = max(until, health.held_until)
+    if not health.takes(now) and health.state is state:
+        longer = until > health.held_until and verdict.retry_after_s is not None
+        return replace(health, held_until=until) if longer else None
     reason = " ".join(part for part in (verdict.code, verdict.text) if part)
     return RouteHealth(health.name, state, until, reason, health.strikes + 1)

@@ -22,14 +22,20 @@ class SendState:
     expires_at: float
     route: str | None = None  # of the latest attempt
     claimed_by: int | None = None
-    unknown_since: float | None = None  # start of the first call whose outcome nobody knows yet
-    unknown_fence: int | None = None  # that call's fence
+    unknown_since: float | None = None  # start of the latest send whose outcome nobody knows (a replay repeats it)
+    unknown_fence: int | None = None  # fence of the first call whose outcome nobody knows yet
     maybe_duplicate: bool = False
+    message_id: str | None = None  # the provider's, once it was accepted
 
     @property
     def unresolved(self) -> bool:
         """Whether some call may have been accepted and nobody knows."""
         return self.unknown_since is not None
+
+    @property
+    def tries_since_lost(self) -> int:
+        """How often the send was taken up since the first call whose outcome nobody knows yet; at least 1."""
+        return 1 if self.unknown_fence is None else max(1, self.fence - self.unknown_fence)
 
 
 class Via(StrEnum):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from posthouse.core.lifecycle import TERMINAL, Happening, Status, after
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import REPLAY_BACKOFF, Category, TypePolicy
+from posthouse.core.retry import asked_wait_s
 from posthouse.core.sends import Attempt, Change, SendState, Via
 
 H = Happening
@@ -22,14 +23,15 @@ def settle(send: SendState, attempt: Attempt, policy: TypePolicy, now: float, ch
     if send.fence != attempt.fence or send.status not in (Status.SENDING, Status.UNKNOWN):
         return None
     if attempt.verdict.maybe_accepted:
-        return _outcome_lost(send, attempt, now, chance)
+        # A dispatcher's call whose send is unknown already was reaped: its lost answer adds nothing.
+        told = send.status is Status.UNKNOWN and attempt.via is Via.SEND
+        return None if told else _outcome_lost(send, attempt, now, chance)
     return _not_accepted(send, attempt, policy, now, chance)
 
 
 def _accepted(send: SendState, attempt: Attempt, policy: TypePolicy) -> Change | None:
     if send.status is Status.ACCEPTED:
-        # A replay's "accepted" is the provider repeating itself; any other is a second copy.
-        return None if attempt.via is not Via.SEND else _second_acceptance(attempt)
+        return None if _same_acceptance(send, attempt) else _second_acceptance(attempt)
     own = send.fence == attempt.fence and send.status in (Status.SENDING, Status.UNKNOWN)
     return Change(
         happening=H.ACCEPTED if own else H.ACCEPTED_LATE,
@@ -41,6 +43,12 @@ def _accepted(send: SendState, attempt: Attempt, policy: TypePolicy) -> Change |
         maybe_duplicate=send.status is Status.SENDING and not own,
         delete_content=policy.category is Category.SECURITY,
     )
+
+
+def _same_acceptance(send: SendState, attempt: Attempt) -> bool:
+    """Whether an accepted send hears of the acceptance it knows: a replay's is the provider repeating itself."""
+    said = attempt.verdict.message_id
+    return attempt.via is not Via.SEND or attempt.fence == send.fence or (said is not None and said == send.message_id)
 
 
 def _second_acceptance(attempt: Attempt) -> Change:
@@ -57,15 +65,17 @@ def _outcome_lost(send: SendState, attempt: Attempt, now: float, chance: float) 
     return _change(
         send,
         H.OUTCOME_LOST,
-        next_try_at=now + REPLAY_BACKOFF.delay_s(_tries_since_lost(send), chance),
+        next_try_at=now + _wait_to_ask_s(send, attempt.verdict, chance),
         spends_attempt=attempt.verdict.spends_attempt,
         last_error=error_text(attempt.verdict, attempt.route),
-        opened=(attempt.started_at, attempt.fence),
+        keep_open=True,
+        # A replay stands for the call it repeats: the life of its key and the time to find out go on.
+        opened=None if send.unresolved and attempt.via is Via.REPLAY else (attempt.started_at, attempt.fence),
     )
 
 
-def _tries_since_lost(send: SendState) -> int:
-    return 1 if send.unknown_fence is None else max(1, send.fence - send.unknown_fence)
+def _wait_to_ask_s(send: SendState, verdict: Verdict, chance: float) -> float:
+    return max(REPLAY_BACKOFF.delay_s(send.tries_since_lost, chance), verdict.retry_after_s or 0.0)
 
 
 def _not_accepted(send: SendState, attempt: Attempt, policy: TypePolicy, now: float, chance: float) -> Change | None:
@@ -74,10 +84,10 @@ def _not_accepted(send: SendState, attempt: Attempt, policy: TypePolicy, now: fl
         return _not_accepted_but_unresolved(send, attempt, policy, now, chance)
     if verdict.outcome is Outcome.REJECTED:
         return _refused(send, error_text(verdict, attempt.route))
-    failures = send.failures + verdict.spends_attempt
-    if failures >= policy.max_attempts:
-        reason = f"gave up after {failures} attempts; the last: {error_text(verdict, attempt.route)}"
-        return _refused(send, reason, spends_attempt=verdict.spends_attempt)
+    if _exhausts(send, verdict, policy):
+        return _refused(
+            send, f"gave up after {send.failures + 1} attempts; the last: {error_text(verdict, attempt.route)}"
+        )
     return _change(
         send,
         H.PUT_BACK,
@@ -87,31 +97,37 @@ def _not_accepted(send: SendState, attempt: Attempt, policy: TypePolicy, now: fl
     )
 
 
+def _exhausts(send: SendState, verdict: Verdict, policy: TypePolicy) -> bool:
+    return verdict.spends_attempt and send.failures + 1 >= policy.max_attempts
+
+
 def _leaves_earlier_call_open(send: SendState, attempt: Attempt) -> bool:
     """Whether a certain "not accepted" still says nothing about an earlier call of this send.
 
-    It does say something when it is the answer to that very call, come late, or a refusal of a replay: a provider
-    that honours the key would have repeated an earlier acceptance.
+    Only the late answer to that very call says something. The refusal of a replay doesn't: providers check a
+    request before they look at its key.
     """
-    if send.unknown_fence is None or send.unknown_fence == attempt.fence:
-        return False
-    return not (attempt.via is Via.REPLAY and attempt.verdict.outcome is Outcome.REJECTED)
+    return send.unknown_fence is not None and send.unknown_fence != attempt.fence
 
 
 def _not_accepted_but_unresolved(
     send: SendState, attempt: Attempt, policy: TypePolicy, now: float, chance: float
 ) -> Change:
-    """A later call failed for certain, an earlier one is still open: try on, or leave it to a person."""
+    """A later call failed for certain, an earlier one is still open: ask again, or leave it to a person.
+
+    It never goes straight back to the queue: before each further call it is asked anew what became of the open one.
+    """
     verdict, text = attempt.verdict, error_text(attempt.verdict, attempt.route)
-    if send.status is Status.UNKNOWN:
-        wait = max(REPLAY_BACKOFF.delay_s(_tries_since_lost(send), chance), verdict.retry_after_s or 0.0)
-        return _change(send, H.OUTCOME_LOST, next_try_at=now + wait, last_error=text, keep_open=True)
-    exhausted = send.failures + verdict.spends_attempt >= policy.max_attempts
-    if verdict.outcome is Outcome.REJECTED or exhausted:
+    replayed = send.status is Status.UNKNOWN  # a replay that didn't get through spends nothing
+    spends = verdict.spends_attempt and not replayed
+    if verdict.outcome is Outcome.REJECTED or (spends and _exhausts(send, verdict, policy)):
         reason = f"an earlier attempt may have been accepted, and the latest was not: {text}"
-        return _change(send, H.LEFT_UNRESOLVED, None, verdict.spends_attempt, last_error=reason, keep_open=True)
-    again = next_try_at(send, verdict, policy, now, chance)
-    return _change(send, H.PUT_BACK, again, verdict.spends_attempt, last_error=text, keep_open=True)
+        return _change(send, H.LEFT_UNRESOLVED, None, spends, last_error=reason, keep_open=True)
+    if replayed:
+        again = now + _wait_to_ask_s(send, verdict, chance)
+    else:
+        again = next_try_at(send, verdict, policy, now, chance)
+    return _change(send, H.OUTCOME_LOST, again, spends, last_error=text, keep_open=True)
 
 
 def next_try_at(send: SendState, verdict: Verdict, policy: TypePolicy, now: float, chance: float) -> float:
@@ -119,19 +135,26 @@ def next_try_at(send: SendState, verdict: Verdict, policy: TypePolicy, now: floa
     # A route at fault holds its lanes itself; its sends stay close behind.
     tries = 1 if verdict.outcome is Outcome.MISCONFIGURED else send.attempts + 1
     wait = policy.backoff.delay_s(tries, chance)
-    if verdict.retry_after_s is not None:
-        asked = verdict.retry_after_s * (1.0 + 0.1 * chance)
+    if (asked := asked_wait_s(verdict.retry_after_s)) is not None:
+        asked *= 1.0 + 0.1 * chance
         wait = asked if verdict.outcome is Outcome.THROTTLED else max(wait, asked)
     return now + wait
 
 
 def refuse(send: SendState, reason: str) -> Change | None:
     """A send that can't be sent at all (unrenderable, unreadable): failed, unless an earlier call is open."""
-    if send.status is not Status.SENDING:
+    if send.status not in (Status.SENDING, Status.UNKNOWN):
         return None
     if send.unresolved:
         return _change(send, H.LEFT_UNRESOLVED, None, last_error=reason, keep_open=True)
     return _refused(send, reason, spends_attempt=False)
+
+
+def release(send: SendState, again_at: float) -> Change | None:
+    """Its worker gives it back: no call had begun, nothing is spent."""
+    if send.status is not Status.SENDING:
+        return None
+    return _change(send, H.RELEASED, again_at, keep_open=True)
 
 
 def end_life(send: SendState) -> Change | None:
@@ -147,6 +170,13 @@ def end_life(send: SendState) -> Change | None:
             keep_open=True,
         )
     return _change(send, H.LIFE_ENDED, None)
+
+
+def revive(send: SendState, reason: str, now: float) -> Change | None:
+    """The route was at fault, not the send that failed on it: another life, if there is time for one."""
+    if send.status is not Status.FAILED or send.expires_at <= now:
+        return None
+    return _change(send, H.REVIVED, now, last_error=reason)
 
 
 def reap(send: SendState, claimed_at: float, now: float) -> Change:
@@ -181,13 +211,14 @@ def _change(
     keep_open: bool = False,
     opened: tuple[float, int] | None = None,
 ) -> Change:
-    """A change by the table. `opened` (start, fence) is a call with an unknown outcome; the first one stays."""
+    """A change by the table. `opened` (start, fence) is a call with an unknown outcome: its start counts from now
+    on for whoever finds out, and the first such call's fence stays."""
     status = after(send.status, happening)
     if status is None:
         raise AssertionError(f"{happening} can't happen to a send that is {send.status}")
     since, fence = (send.unknown_since, send.unknown_fence) if keep_open or opened else (None, None)
-    if opened is not None and since is None:
-        since, fence = opened
+    if opened is not None:
+        since, fence = opened[0], opened[1] if fence is None else fence
     return Change(
         happening=happening,
         status=status,

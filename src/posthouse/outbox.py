@@ -1,0 +1,83 @@
+"""`Outbox.enqueue`: the only way in, on the caller's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from posthouse.core.policy import TypePolicy
+from posthouse.email import CheckedEmail, Email
+from posthouse.errors import InvalidEmail
+from posthouse.providers.port import Provider
+from posthouse.store.enqueue import NewSend, insert_sends
+from posthouse.store.runners import runner_for
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What `enqueue` returns. `created` is False when this key's email had been written before."""
+
+    id: int
+    key: str
+    created: bool
+
+
+class Outbox:
+    """Writes emails into the application's database, inside its transaction. Safe to share between threads.
+
+    `providers` are asked what their route can't carry; `new_key` makes an idempotency key; `clock` is used only for
+    databases that have none of their own.
+    """
+
+    def __init__(
+        self,
+        policies: Mapping[str, TypePolicy],
+        providers: Mapping[str, Provider],
+        *,
+        sender_known: bool,
+        clock: Callable[[], float],
+        new_key: Callable[[], str],
+    ) -> None:
+        self._policies = policies
+        self._providers = providers
+        self._sender_known = sender_known
+        self._clock = clock
+        self._new_key = new_key
+
+    def enqueue(self, connection: object, email: Email) -> Enqueued:
+        """Writes one email; it exists when the caller's transaction commits, and never existed if it rolls back.
+
+        `connection` is a SQLAlchemy Connection or Session, a sqlite3 or a psycopg connection. Raises InvalidEmail,
+        KeyReused, UnsupportedConnection, SchemaError; after each of the first three nothing was written and the
+        transaction is as usable as before.
+        """
+        return self.enqueue_many(connection, (email,))[0]
+
+    def enqueue_many(self, connection: object, emails: Iterable[Email]) -> list[Enqueued]:
+        """Writes several emails in chunks, all or none of them; else like `enqueue`."""
+        new = [self._new_send(email) for email in emails]
+        if not new:
+            return []
+        stored = insert_sends(runner_for(connection), new, self._clock)
+        return [Enqueued(item.id, item.key, item.created) for item in stored]
+
+    def _new_send(self, email: Email) -> NewSend:
+        if not isinstance(email, Email):
+            raise InvalidEmail("email", f"must be a posthouse.Email, not {type(email).__name__}")
+        checked = email.checked()
+        policy = self._policies.get(checked.type)
+        if policy is None:
+            raise InvalidEmail("type", f"{checked.type!r} is not configured (there are: {', '.join(self._policies)})")
+        if checked.content.sender is None and not self._sender_known:
+            raise InvalidEmail("sender", "is missing, and the configuration has no `sender` either")
+        self._refuse_what_no_route_carries(checked, policy)
+        return NewSend(checked, self._new_key(), policy.max_age_s)
+
+    def _refuse_what_no_route_carries(self, email: CheckedEmail, policy: TypePolicy) -> None:
+        reasons = []
+        for name in policy.routes:
+            if not (refused := self._providers[name].refusals(email.content)):
+                return
+            reasons += [f"{name}: {reason}" for reason in refused]
+        if reasons:
+            raise InvalidEmail("email", f"no route of type {email.type!r} can carry it ({'; '.join(reasons)})")

@@ -1,0 +1,246 @@
+"""The settings of an `http` route, next to those that every route has."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+
+from posthouse.config import Duration, PositiveDuration, SecretValue, Settings
+from posthouse.providers.body import DEFAULT_BODY, Body
+
+KEY_LIFETIME_S: Final = 24 * 3600.0
+"""How long an idempotency key is trusted where `idempotency_lifetime` doesn't say."""
+
+FORMAT_HEADER: Final = "content-type"
+"""The one header that is not for configuration: the body is always JSON."""
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110 section 5.6.2
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
+
+Ignorable = Literal["from", "subject", "reply_to", "text", "html", "headers", "tags", "metadata"]
+
+
+def _url(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("is not an address such as https://api.example.com/v1/send")
+    if parts.username is not None:
+        raise ValueError("must not hold credentials; give auth, username and password")
+    return text.partition("#")[0]
+
+
+def _look_up_url(value: object) -> str:
+    url = _url(value)
+    if "{id}" not in url:
+        raise ValueError("must say with {id} where our id belongs")
+    return url
+
+
+def _header_name(value: object) -> str:
+    if not isinstance(value, str) or not _HEADER_NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is not the name of a header")
+    if value.lower() == FORMAT_HEADER:
+        raise ValueError("the Content-Type is always application/json")
+    return value
+
+
+def _headers(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a table of names and values")
+    for name, text in value.items():
+        _header_name(name)
+        if not isinstance(text, str) or not _HEADER_VALUE.fullmatch(text):
+            raise ValueError(f"the value of {name} must be printable ASCII text")
+    return dict(value)
+
+
+def _path(value: object) -> str:
+    if isinstance(value, str) and value.startswith("header:"):
+        return f"header:{_header_name(value.removeprefix('header:').strip()).lower()}"
+    return _body_path(value)
+
+
+def _body_path(value: object) -> str:
+    if not isinstance(value, str) or not _PATH.fullmatch(value):
+        raise ValueError(f"{value!r} is not a path into the answer such as 'id' or 'messages.0.id'")
+    return value
+
+
+def _mapping(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"is text but not JSON: {error}") from None
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a table, or text with a JSON object")
+    return value
+
+
+UrlValue = Annotated[str, BeforeValidator(_url)]
+HeaderName = Annotated[str, BeforeValidator(_header_name)]
+
+
+class HttpSettings(Settings):
+    """`[routes.NAME]` with `provider = "http"`."""
+
+    url: UrlValue = Field(description="Where messages are handed in.")
+    method: Literal["POST", "PUT"] = Field("POST", description="The method of the call.")
+    auth: Literal["bearer", "basic", "header", "none"] = Field(
+        "bearer",
+        description=(
+            "How the call is let in: `bearer` (`Authorization: Bearer` and `api_key`), `basic` (`username` and "
+            "`password`), `header` (`api_key` in `auth_header`) or `none`."
+        ),
+    )
+    api_key: SecretValue | None = Field(
+        None,
+        description=(
+            "The key for `bearer` and `header`: `env:NAME` or `file:PATH`. Read at the first call, and again after "
+            "the provider refused it (401, 403)."
+        ),
+    )
+    username: SecretValue | None = Field(None, description="For `basic`; `env:NAME`, `file:PATH` or the name itself.")
+    password: SecretValue | None = Field(None, description="For `basic`: `env:NAME` or `file:PATH`. Default: empty.")
+    auth_header: HeaderName = Field("X-Api-Key", description="For `header`: the name of the header with the key.")
+    auth_prefix: str = Field("", pattern=r"^[\x20-\x7e]*$", description="For `header`: what stands before the key.")
+    headers: Annotated[dict[str, str], BeforeValidator(_headers)] = Field(
+        default_factory=dict, description="Further headers of every call.", repr=False
+    )
+    address_format: Literal["text", "object"] = Field(
+        "text",
+        description=(
+            'How addresses are written where the body doesn\'t say: `text` (`"Ada" <ada@example.com>`) or `object` '
+            '(`{"email": …, "name": …}`).'
+        ),
+    )
+    body: Annotated[Mapping[str, Any], BeforeValidator(_mapping)] = Field(
+        DEFAULT_BODY,
+        description="The shape of the JSON body: a table with placeholders, or the same as JSON text. See below.",
+    )
+    ignore: frozenset[Ignorable] = Field(
+        frozenset(),
+        description=(
+            "Parts of an email that may be left out silently when the body has no place for them: `reply_to`, `text`, "
+            "`html`, `headers`, `tags`, `metadata`, `from`, `subject`. An email with any other such part is refused "
+            "when it is enqueued."
+        ),
+    )
+    idempotency_header: HeaderName | None = Field(
+        None,
+        description=(
+            "The header that carries our key, such as `Idempotency-Key`. Only where the provider's documentation "
+            "says that it honours one: a call whose answer was lost is then repeated without a second copy."
+        ),
+    )
+    idempotency_lifetime: PositiveDuration | None = Field(
+        None,
+        description=(
+            "How long the provider remembers a key. Default: `24h` with `idempotency_header`. Set it as well where "
+            "the key stands in the body as `{id}`."
+        ),
+    )
+    message_id: Annotated[str, BeforeValidator(_path)] = Field(
+        "id",
+        description=(
+            "Where the answer has the provider's message id: a path such as `id` or `messages.0.id`, or "
+            "`header:X-Message-Id`."
+        ),
+    )
+    look_up_url: Annotated[str, BeforeValidator(_look_up_url)] | None = Field(
+        None,
+        description=(
+            "Where to ask, with GET, whether the provider has a message; `{id}` stands for our id. 404 means that it "
+            "has not."
+        ),
+    )
+    look_up_found: Annotated[str, BeforeValidator(_body_path)] | None = Field(
+        None,
+        description=(
+            "For look-ups that answer 200 either way: the path that leads to something when the message is there, "
+            "such as `messages.0`."
+        ),
+    )
+    look_up_message_id: Annotated[str, BeforeValidator(_body_path)] | None = Field(
+        None, description="Where the look-up's answer has the provider's message id."
+    )
+    look_up_lag: Duration = Field(
+        "5m",  # type: ignore[assignment]
+        description="How long after a call the provider may not know the message yet: until then a no means nothing.",
+    )
+    health_url: UrlValue | None = Field(
+        None, description="An address that answers 2xx, with GET, while the provider is well. It must not send mail."
+    )
+    keepalive: Duration = Field(
+        "15s",  # type: ignore[assignment]
+        description=(
+            "How long an idle connection is kept for the next call; `0s` makes one for each. Keep it below the "
+            "provider's own idle time: a connection closed just as it is used leaves the outcome unknown."
+        ),
+    )
+    ca_file: Path | None = Field(
+        None, description="A PEM file with the authorities to trust instead of the system's, for a private API."
+    )
+
+    @field_validator("body")
+    @classmethod
+    def _compiles(cls, value: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+        Body(value, info.data.get("address_format", "text"))
+        return value
+
+    @field_validator("ca_file")
+    @classmethod
+    def _readable(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_file():
+            raise ValueError(f"there is no file {value}")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.auth in ("bearer", "header") and self.api_key is None:
+            raise ValueError(f'api_key is missing: auth = "{self.auth}" needs it (or set auth = "none")')
+        if self.auth == "basic" and self.username is None:
+            raise ValueError('username is missing: auth = "basic" needs it')
+        if self.look_up_url is None and (self.look_up_found or self.look_up_message_id):
+            raise ValueError("look_up_found and look_up_message_id need look_up_url")
+        return self
+
+    @model_validator(mode="after")
+    def _each_header_once(self) -> Self:
+        own = {"bearer": "authorization", "basic": "authorization", "header": self.auth_header.lower()}.get(self.auth)
+        names = [name.lower() for name in self.headers] + [name for name in (own,) if name]
+        if self.idempotency_header:
+            names.append(self.idempotency_header.lower())
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f"the header {twice!r} would be sent twice: by headers, auth or idempotency_header")
+        return self
+
+    @model_validator(mode="after")
+    def _body_carries_what_it_must(self) -> Self:
+        body = Body(self.body, self.address_format)
+        missing = {name for name in ("to", "from", "subject") if not body.takes(name)} - self.ignore
+        if missing:
+            name = sorted(missing)[0]
+            hint = "" if name == "to" else f' (or set ignore = ["{name}"])'
+            raise ValueError(f"body has no place for {{{name}}}{hint}")
+        if self.idempotency_lifetime and not self.idempotency_header and not body.takes("id"):
+            raise ValueError("idempotency_lifetime needs idempotency_header, or a body with {id}")
+        return self
+
+    @property
+    def key_lifetime_s(self) -> float:
+        """How long the provider dedupes our key; 0 = it doesn't."""
+        return self.idempotency_lifetime or (KEY_LIFETIME_S if self.idempotency_header else 0.0)

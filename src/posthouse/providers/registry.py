@@ -1,0 +1,67 @@
+"""Every provider by name, and how a route of it is built from its settings."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import ValidationError
+
+from posthouse.config import RouteSettings, Settings, config_error
+from posthouse.errors import ConfigError
+from posthouse.providers.http import HttpProvider
+from posthouse.providers.http_settings import HttpSettings
+from posthouse.providers.port import Provider
+from posthouse.providers.transport import TransportFactory, TransportOptions
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What a provider is built with."""
+
+    name: str  # the route's
+    route: RouteSettings
+    transport_factory: TransportFactory
+    now: Callable[[], float]  # seconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderKind:
+    """One provider: its settings, and how a route of it is built from them."""
+
+    settings: type[Settings]
+    build: Callable[[BuildContext, Settings], Provider]
+
+
+def _build_http(context: BuildContext, settings: Settings) -> Provider:
+    if not isinstance(settings, HttpSettings):
+        raise TypeError("settings of another provider")
+    route = context.route
+    options = TransportOptions(
+        connect_timeout_s=route.connect_timeout,
+        concurrency=route.concurrency,
+        keepalive_s=settings.keepalive,
+        ca_file=settings.ca_file,
+    )
+    return HttpProvider(context.name, route, settings, context.transport_factory(options), context.now)
+
+
+PROVIDERS: Final = {"http": ProviderKind(HttpSettings, _build_http)}
+
+
+def build_provider(
+    name: str, route: RouteSettings, *, transport_factory: TransportFactory, now: Callable[[], float]
+) -> Provider:
+    """The provider of the route `name`. Opens nothing and reads no credential. Raises ConfigError."""
+    kind = PROVIDERS.get(route.provider)
+    if kind is None:
+        near = difflib.get_close_matches(route.provider, PROVIDERS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(PROVIDERS)}"
+        raise ConfigError(f"routes.{name}.provider", f"{route.provider!r} is not a provider; {hint}")
+    try:
+        settings = kind.settings.model_validate(route.own)
+    except ValidationError as error:
+        raise config_error(error, kind.settings, prefix=f"routes.{name}") from None
+    return kind.build(BuildContext(name, route, transport_factory, now), settings)

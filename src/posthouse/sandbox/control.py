@@ -1,0 +1,162 @@
+"""The control API: the ledger as JSON, and faults that are changed while the sandbox runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from aiohttp import web
+
+from posthouse.errors import ConfigError
+from posthouse.sandbox.api import SandboxApi
+from posthouse.sandbox.fault_text import FaultSettings, fault_text, parse_fault_settings
+from posthouse.sandbox.faults import Action, Fault, FaultPlan
+from posthouse.sandbox.ledger import Acceptance, CallRecord, Ledger
+
+PAGE_DEFAULT: Final = 100
+PAGE_MAX: Final = 1000
+
+
+class _Refused(Exception):
+    """A request that can't be served; the text says why."""
+
+
+def control_routes(api: SandboxApi, clock: Callable[[], float]) -> list[web.RouteDef]:
+    """Everything under `/_sandbox/`."""
+    control = _Control(api, clock)
+    return [
+        web.get("/_sandbox/ledger", _guarded(control.get_ledger)),
+        web.get("/_sandbox/calls", _guarded(control.get_calls)),
+        web.get("/_sandbox/stats", _guarded(control.get_stats)),
+        web.get("/_sandbox/faults", _guarded(control.get_faults)),
+        web.put("/_sandbox/faults", _guarded(control.put_faults)),
+        web.post("/_sandbox/reset", _guarded(control.post_reset)),
+    ]
+
+
+_Row = TypeVar("_Row")
+_Handler = Callable[[web.Request], Any]
+
+
+def _guarded(handler: _Handler) -> _Handler:
+    """Turns refusals into 422, and keeps other sites' pages in the same browser from asking."""
+
+    async def guarded(request: web.Request) -> web.Response:
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            return web.json_response({"error": "cross_site", "message": "other sites may not ask"}, status=403)
+        try:
+            return web.json_response(await handler(request))
+        except _Refused as refused:
+            return web.json_response({"error": "invalid", "message": str(refused)}, status=422)
+
+    return guarded
+
+
+class _Control:
+    def __init__(self, api: SandboxApi, clock: Callable[[], float]) -> None:
+        self._api = api
+        self._clock = clock
+
+    async def get_ledger(self, request: web.Request) -> dict[str, Any]:
+        """What was accepted, oldest first; `key` or `recipient` narrows it down."""
+        chosen = _chosen(self._api.ledger, request)
+        return {**_page(request, chosen), "acceptances": [_acceptance_shown(one) for one in _slice(request, chosen)]}
+
+    async def get_calls(self, request: web.Request) -> dict[str, Any]:
+        """The calls that are kept, oldest first."""
+        calls = list(self._api.ledger.calls)
+        return {**_page(request, calls), "calls": [_call_shown(call) for call in _slice(request, calls)]}
+
+    async def get_stats(self, request: web.Request) -> dict[str, Any]:
+        """The counts."""
+        ledger = self._api.ledger
+        return {
+            "elapsed_s": self._api.elapsed_s(self._clock()),
+            "accepted": len(ledger.acceptances),
+            "distinct_keys": ledger.distinct_keys,
+            "duplicates": ledger.duplicates,
+            "calls": {result.value: count for result, count in ledger.results.items()},
+            "faults": {fault_text(fault): count for fault, count in ledger.faults.items()},
+        }
+
+    async def get_faults(self, request: web.Request) -> dict[str, Any]:
+        """The faults in force, in order."""
+        return {"faults": [fault_text(fault) for fault in self._api.faults.faults]}
+
+    async def put_faults(self, request: web.Request) -> dict[str, Any]:
+        """Replaces them; the schedule begins now."""
+        settings = _fault_settings(await request.text())
+        self._api.set_faults(FaultPlan(settings.faults), self._clock(), settings.seed)
+        return await self.get_faults(request)
+
+    async def post_reset(self, request: web.Request) -> dict[str, Any]:
+        """Forgets messages, calls and keys; the schedule begins again."""
+        self._api.reset(self._clock())
+        return await self.get_stats(request)
+
+
+def _fault_settings(text: str) -> FaultSettings:
+    try:
+        settings = parse_fault_settings(json.loads(text))
+    except ConfigError as error:
+        raise _Refused(str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise _Refused(f"the body is not JSON: {error}") from None
+    if any(_never_ends(fault) for fault in settings.faults):
+        raise _Refused("refuse would close this port for good; say for how long, such as refuse:until=30s")
+    return settings
+
+
+def _never_ends(fault: Fault) -> bool:
+    return fault.on and fault.effect.action is Action.REFUSE and fault.target.until_s is None
+
+
+def _chosen(ledger: Ledger, request: web.Request) -> Sequence[Acceptance]:
+    if (key := request.query.get("key")) is not None:
+        return ledger.by_key(key)
+    if (recipient := request.query.get("recipient")) is not None:
+        return ledger.by_recipient(recipient)
+    return ledger.acceptances
+
+
+def _call_shown(call: CallRecord) -> dict[str, Any]:
+    return {
+        "at": call.at,
+        "kind": call.kind.value,
+        "result": call.result.value,
+        "key": call.key,
+        "fault": fault_text(call.fault) if call.fault is not None else None,
+    }
+
+
+def _acceptance_shown(acceptance: Acceptance) -> dict[str, Any]:
+    return {
+        "message_id": acceptance.message_id,
+        "key": acceptance.key,
+        "at": acceptance.at,
+        "recipients": acceptance.recipients,
+        "subject": acceptance.subject,
+        "content_hash": acceptance.content_hash,
+        "body": acceptance.body,
+    }
+
+
+def _page(request: web.Request, rows: Sequence[object]) -> dict[str, int]:
+    return {"total": len(rows), "offset": _number(request, "offset", 0), "limit": _limit(request)}
+
+
+def _slice(request: web.Request, rows: Sequence[_Row]) -> Sequence[_Row]:
+    offset = _number(request, "offset", 0)
+    return rows[offset : offset + _limit(request)]
+
+
+def _limit(request: web.Request) -> int:
+    return min(_number(request, "limit", PAGE_DEFAULT), PAGE_MAX)
+
+
+def _number(request: web.Request, name: str, default: int) -> int:
+    text = request.query.get(name, str(default))
+    if not (text.isascii() and text.isdecimal()):
+        raise _Refused(f"{name} must be a whole number, not {text!r}")
+    return int(text)

@@ -1,0 +1,143 @@
+"""The ground truth: what the sandbox accepted, when, how often and with what content, and every call made to it."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from posthouse.sandbox.faults import CallKind, Fault
+
+
+class CallResult(StrEnum):
+    """What became of one call, whatever its caller saw."""
+
+    ACCEPTED = "accepted"  # a message was taken
+    REPLAYED = "replayed"  # a known key: the earlier answer again, nothing was taken
+    NOT_ACCEPTED = "not_accepted"  # a fault ended it before that
+    ABANDONED = "abandoned"  # the caller was gone before a late acceptance
+    KEY_REUSED = "key_reused"  # the key stands for other content
+    KEY_IN_PROGRESS = "key_in_progress"  # the key's first call was still running
+    INVALID = "invalid"  # the request made no sense
+    UNAUTHORISED = "unauthorised"  # the bearer token was wrong
+    FOUND = "found"  # a look-up had an answer
+    MISSING = "missing"  # a look-up had none
+    HEALTHY = "healthy"  # a health call was answered
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call. `at` is when it arrived, in seconds since 1970."""
+
+    at: float
+    kind: CallKind
+    result: CallResult
+    key: str | None = None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """One message taken. More than one under the same key are duplicates."""
+
+    message_id: str
+    key: str | None  # the idempotency key, else the send's id in the metadata
+    at: float  # seconds since 1970
+    recipients: tuple[str, ...]  # bare addresses, casefolded, in the order to, cc, bcc
+    subject: str
+    content_hash: str  # of the request's bytes
+    body: Mapping[str, Any] | None  # the decoded request; None once it is no longer kept
+
+
+class Ledger:
+    """In memory, in the order of acceptance.
+
+    `kept_max` bounds what is big: how many of the newest bodies and of the newest calls are kept. The facts of every
+    acceptance and all counts stay until `clear`.
+    """
+
+    def __init__(self, *, kept_max: int | None = None) -> None:
+        self._kept_max = kept_max
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._acceptances: list[Acceptance] = []
+        self._by_id: dict[str, int] = {}
+        self._by_key: dict[str, list[int]] = {}
+        self._by_recipient: dict[str, list[int]] = {}
+        self._calls: deque[CallRecord] = deque(maxlen=self._kept_max)
+        self._results: Counter[CallResult] = Counter()
+        self._faults: Counter[Fault] = Counter()
+        self._duplicates = 0
+
+    def accept(self, acceptance: Acceptance) -> None:
+        """Enters a message that was taken."""
+        place = len(self._acceptances)
+        self._acceptances.append(acceptance)
+        self._by_id[acceptance.message_id] = place
+        if acceptance.key is not None:
+            places = self._by_key.setdefault(acceptance.key, [])
+            self._duplicates += bool(places)
+            places.append(place)
+        for recipient in dict.fromkeys(acceptance.recipients):
+            self._by_recipient.setdefault(recipient, []).append(place)
+        if self._kept_max is not None and place >= self._kept_max:
+            stale = place - self._kept_max
+            self._acceptances[stale] = replace(self._acceptances[stale], body=None)
+
+    def record_call(self, record: CallRecord) -> None:
+        """Enters a call whose result is known."""
+        self._calls.append(record)
+        self._results[record.result] += 1
+        if record.fault is not None:
+            self._faults[record.fault] += 1
+
+    @property
+    def acceptances(self) -> Sequence[Acceptance]:
+        """Everything accepted, oldest first."""
+        return self._acceptances
+
+    @property
+    def calls(self) -> Sequence[CallRecord]:
+        """The calls that are kept, oldest first."""
+        return self._calls
+
+    @property
+    def results(self) -> Mapping[CallResult, int]:
+        """How many calls ended in which way."""
+        return self._results
+
+    @property
+    def faults(self) -> Mapping[Fault, int]:
+        """How many calls each fault has hit."""
+        return self._faults
+
+    def by_id(self, message_id: str) -> Acceptance | None:
+        """The message with the id that the caller was told."""
+        place = self._by_id.get(message_id)
+        return None if place is None else self._acceptances[place]
+
+    def by_key(self, key: str) -> list[Acceptance]:
+        """What was accepted under `key`: one, or duplicates."""
+        return [self._acceptances[place] for place in self._by_key.get(key, ())]
+
+    def by_recipient(self, address: str) -> list[Acceptance]:
+        """What was accepted for `address`, in any case of its letters."""
+        return [self._acceptances[place] for place in self._by_recipient.get(address.casefold(), ())]
+
+    def times_accepted(self) -> dict[str, int]:
+        """How often each key was accepted. Messages without a key are not counted."""
+        return {key: len(places) for key, places in self._by_key.items()}
+
+    @property
+    def duplicates(self) -> int:
+        """How many acceptances were one too many for their key."""
+        return self._duplicates
+
+    @property
+    def distinct_keys(self) -> int:
+        """How many keys were accepted at least once."""
+        return len(self._by_key)

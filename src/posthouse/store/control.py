@@ -1,0 +1,105 @@
+"""What all workers obey: each other's heartbeats, and the routes' health."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, delete, insert, literal, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from posthouse.core.lifecycle import Status
+from posthouse.core.routing import RouteHealth, RouteState
+from posthouse.store.database import POSTGRESQL, Database
+from posthouse.store.schema import Instant, routes, sends, status_is, workers
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One worker process, as `posthouse status` shows it."""
+
+    id: int
+    host: str
+    pid: int
+    version: str
+    started_at: float
+    heartbeat_at: float
+
+
+class Control:
+    """Workers and routes. Each method is one short transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def register(self, host: str, pid: int, version: str) -> int:
+        """A new worker's id, written before its first claim."""
+        now = self._database.now()
+        row = {"host": host, "pid": pid, "version": version, "started_at": now, "heartbeat_at": now}
+        with self._database.write() as connection:
+            statement = insert(workers).values(**row).returning(workers.c.id)
+            return int(connection.execute(statement).scalar_one())
+
+    def heartbeat(self, worker: int) -> float | None:
+        """Says that the worker lives; the database's time, or None when its row is gone."""
+        statement = (
+            update(workers)
+            .where(workers.c.id == worker)
+            .values(heartbeat_at=self._database.now())
+            .returning(workers.c.heartbeat_at)
+        )
+        with self._database.write() as connection:
+            at = connection.execute(statement).scalar()
+            return None if at is None else float(at)
+
+    def leave(self, worker: int) -> None:
+        """Removes a worker that has settled everything. One that has not is left for the reaper."""
+        owns = select(sends.c.id).where(status_is(Status.SENDING), sends.c.claimed_by == worker).exists()
+        with self._database.write() as connection:
+            connection.execute(delete(workers).where(workers.c.id == worker, ~owns))
+
+    def forget_dead(self, before: float) -> None:
+        """Removes workers that were last heard of before `before`; whoever they still own is reaped all the same."""
+        with self._database.write() as connection:
+            connection.execute(delete(workers).where(workers.c.heartbeat_at < literal(before, Instant)))
+
+    def workers(self) -> list[WorkerRow]:
+        """All workers that are known, the oldest first."""
+        with self._database.read() as connection:
+            return [WorkerRow(**row._mapping) for row in connection.execute(select(workers).order_by(workers.c.id))]
+
+    def route_health(self) -> dict[str, RouteHealth]:
+        """The health of every route that ever was in trouble."""
+        with self._database.read() as connection:
+            return {row.name: _health(row) for row in connection.execute(select(routes))}
+
+    def change_route(self, name: str, decide: Callable[[RouteHealth], RouteHealth | None], now: float) -> RouteHealth:
+        """Applies one decision to a route's health, under its row's lock; the health as it stands then."""
+        with self._database.write() as connection:
+            row = connection.execute(self._locked(select(routes).where(routes.c.name == name))).one_or_none()
+            health = RouteHealth(name) if row is None else _health(row)
+            changed = decide(health)
+            if changed is None:
+                return health
+            connection.execute(self._upsert(changed, now))
+            return changed
+
+    def _locked(self, query: Select[Any]) -> Select[Any]:
+        return query if self._database.is_sqlite else query.with_for_update()
+
+    def _upsert(self, health: RouteHealth, now: float) -> Any:
+        dialect_insert: Any = postgresql.insert if self._database.dialect == POSTGRESQL else sqlite.insert
+        values = {
+            "state": health.state.value,
+            "held_until": health.held_until,
+            "reason": health.reason,
+            "strikes": health.strikes,
+            "changed_at": now,
+        }
+        statement = dialect_insert(routes).values(name=health.name, **values)
+        return statement.on_conflict_do_update(index_elements=["name"], set_=values)
+
+
+def _health(row: Any) -> RouteHealth:
+    return RouteHealth(row.name, RouteState(row.state), row.held_until, row.reason, row.strikes)

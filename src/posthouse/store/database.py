@@ -1,0 +1,168 @@
+"""The connection to the database: engines, time limits, transactions, and foreign errors translated once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event, func, literal
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    PendingRollbackError,
+    ProgrammingError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import StaticPool
+from sqlalchemy.sql import ColumnElement
+
+from posthouse.errors import ConfigError, DatabaseUnavailable, SchemaError
+from posthouse.store.schema import Instant
+
+STATEMENT_TIMEOUT_S: Final = 10
+LOCK_TIMEOUT_S: Final = 5
+CONNECT_TIMEOUT_S: Final = 5
+IDLE_IN_TRANSACTION_TIMEOUT_S: Final = 30
+CALL_TIMEOUT_S: Final = 20
+"""After this a caller stops waiting, whatever the driver does: longer than every limit above it."""
+
+POOL_SIZE: Final = 4
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+
+Clock = Callable[[], float]
+
+
+class Database:
+    """One engine, and the two kinds of transaction on it.
+
+    `clock` is the database's clock where the database runs in this process (SQLite); PostgreSQL uses its own.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.dialect = engine.dialect.name
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.dialect == SQLITE
+
+    @property
+    def sqlite_file(self) -> str | None:
+        """The file's path; None for another database, or one in memory."""
+        place = self.engine.url.database if self.is_sqlite else None
+        return None if place in (None, "", ":memory:") else place
+
+    def now(self) -> ColumnElement[Any]:
+        """The database's time, as an expression in a statement."""
+        if self.dialect == POSTGRESQL:
+            return func.clock_timestamp(type_=Instant)
+        return literal(self.clock(), type_=Instant)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that may write; committed at the end. Raises DatabaseUnavailable, SchemaError."""
+        with _translated(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection that only reads, each statement for itself. Raises DatabaseUnavailable, SchemaError."""
+        with _translated(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Closes every pooled connection."""
+        self.engine.dispose()
+
+
+def open_database(url: str, clock: Clock) -> Database:
+    """A Database for `sqlite:///…` or `postgresql://…`. Connects at the first use. Raises ConfigError."""
+    parsed = make_url(url)
+    name = parsed.get_backend_name()
+    try:
+        if name == SQLITE:
+            return Database(_sqlite_engine(parsed), clock)
+        if name == POSTGRESQL:
+            return Database(_postgresql_engine(parsed), clock)
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
+        raise ConfigError("database", f"its driver is missing ({error}); pip install 'posthouse[{name}]'") from None
+    raise ConfigError("database", f"{name} is not supported; use sqlite or postgresql")
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    in_memory = url.database in (None, "", ":memory:")
+    pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {}
+    engine = create_engine(
+        url,
+        connect_args={"check_same_thread": False, "timeout": LOCK_TIMEOUT_S, "isolation_level": None},
+        **pool,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # NORMAL may forget an acceptance when the power fails
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # Taking the write lock at once: a reader that turns writer half-way can only fail.
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _postgresql_engine(url: URL) -> Engine:
+    if url.drivername == POSTGRESQL:
+        url = url.set(drivername="postgresql+psycopg")
+    limits = {
+        "statement_timeout": STATEMENT_TIMEOUT_S,
+        "lock_timeout": LOCK_TIMEOUT_S,
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT_S,
+    }
+    return create_engine(
+        url,
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_SIZE,
+        pool_timeout=CONNECT_TIMEOUT_S,
+        connect_args={
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "options": " ".join(f"-c {name}={seconds}s" for name, seconds in limits.items()),
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 2,
+            "tcp_user_timeout": STATEMENT_TIMEOUT_S * 1000,
+        },
+    )
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError, ProgrammingError) as error:
+        raise translate(error) from error
+    except PoolTimeout as error:
+        raise DatabaseUnavailable("no free database connection in time") from error
+    except PendingRollbackError as error:
+        raise DatabaseUnavailable("the database connection was lost") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise DatabaseUnavailable("the database connection was lost") from error
+        raise
+
+
+def translate(error: DBAPIError) -> Exception:
+    """Our exception for a driver's: tables that are missing, or a database that is away; else the same."""
+    said = str(error.orig).strip().partition("\n")[0]
+    if "no such table" in said or "no such column" in said or getattr(error.orig, "sqlstate", "") in ("42P01", "42703"):
+        return SchemaError(f"the tables are missing or older than this release ({said}); run: posthouse migrate")
+    if isinstance(error, ProgrammingError):
+        return error
+    return DatabaseUnavailable(f"the database is not available: {said}")

@@ -1,0 +1,157 @@
+"""Reading the ledger: what became of an email, and how the whole stands. For people; never counts history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, String, cast, func, literal, or_, select
+
+from posthouse.core.lifecycle import OPEN, Status
+from posthouse.core.sends import SendState
+from posthouse.errors import UnknownSend
+from posthouse.store.database import Database
+from posthouse.store.rows import state_of
+from posthouse.store.schema import Instant, attempts, audit, contents, sends, status_is
+
+FIND_SCANNED_ROWS: Final = 100_000
+"""How many of the newest sends a search by part of a word looks through."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All that is known of one send."""
+
+    send: Json
+    attempts: list[Json]
+    audit: list[Json]
+    body: str | None
+
+    @property
+    def state(self) -> SendState:
+        """The send as the deciding functions see it."""
+        return SendState(
+            **{name: self.send[name] for name in SendState.__slots__} | {"status": Status(self.send["status"])}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LaneDepth:
+    """What waits in one lane."""
+
+    lane: str
+    pending: int
+    due: int
+    oldest_due_at: float | None
+
+
+class Ledger:
+    """Read-only views. Times are seconds since 1970, UTC."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def story(self, key_or_id: str) -> Story:
+        """The send with this key, or else this id. Raises UnknownSend."""
+        with self._database.read() as connection:
+            row = connection.execute(select(sends).where(sends.c.dedupe_key == key_or_id)).one_or_none()
+            if row is None and key_or_id.isascii() and key_or_id.isdigit():
+                row = connection.execute(select(sends).where(sends.c.id == int(key_or_id))).one_or_none()
+            if row is None:
+                raise UnknownSend(
+                    f"no send has the key or id {key_or_id!r}; look for it with: posthouse find {key_or_id}"
+                )
+            tried = connection.execute(
+                select(attempts).where(attempts.c.send_id == row.id).order_by(attempts.c.ended_at, attempts.c.id)
+            )
+            acted = connection.execute(select(audit).where(audit.c.subject == row.dedupe_key).order_by(audit.c.id))
+            body = connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id))
+            return Story(dict(row._mapping), [dict(r._mapping) for r in tried], [dict(r._mapping) for r in acted], body)
+
+    def find(self, words: Sequence[str], status: Status | None, limit: int) -> list[Json]:
+        """The newest sends that match every word.
+
+        A word that is a whole key, an address, a provider's message id or an id is found by an index; else it is
+        looked for as a part of these and of the tags, among the newest sends.
+        """
+        with self._database.read() as connection:
+            found = connection.execute(_find_query([_exactly(word) for word in words], status, limit)).all()
+            if not found and words:
+                newest = connection.scalar(select(func.max(sends.c.id))) or 0
+                recent = sends.c.id > newest - FIND_SCANNED_ROWS
+                partly = [_partly(word) for word in words]
+                found = connection.execute(_find_query([recent, *partly], status, limit)).all()
+            return [dict(row._mapping) for row in found]
+
+    def open_counts(self) -> dict[str, int]:
+        """How many sends are in each state that is not an end, and how many failed and were not looked after."""
+        statuses = [*sorted(OPEN, key=list(Status).index), Status.FAILED]
+        with self._database.read() as connection:
+            return {
+                status.value: connection.scalar(select(func.count()).select_from(sends).where(status_is(status))) or 0
+                for status in statuses
+            }
+
+    def held_unknown(self) -> int:
+        """Unknown sends that only a person can move on."""
+        query = select(func.count()).select_from(sends).where(status_is(Status.UNKNOWN), sends.c.next_try_at.is_(None))
+        with self._database.read() as connection:
+            return connection.scalar(query) or 0
+
+    def lanes(self, now: float) -> list[LaneDepth]:
+        """What waits in each lane: all of it, and what is due."""
+        due = sends.c.next_try_at <= literal(now, Instant)
+        query = (
+            select(
+                sends.c.lane,
+                func.count(),
+                func.count().filter(due),
+                func.min(sends.c.next_try_at).filter(due),
+            )
+            .where(status_is(Status.PENDING))
+            .group_by(sends.c.lane)
+            .order_by(sends.c.lane)
+        )
+        with self._database.read() as connection:
+            return [LaneDepth(*row) for row in connection.execute(query)]
+
+    def recent_outcomes(self, since: float) -> dict[str, int]:
+        """How many attempts ended in each outcome since then."""
+        query = (
+            select(attempts.c.outcome, func.count().label("count"))
+            .where(attempts.c.ended_at >= literal(since, Instant))
+            .group_by(attempts.c.outcome)
+        )
+        with self._database.read() as connection:
+            return {row.outcome: row._mapping["count"] for row in connection.execute(query)}
+
+    def ids(self, status: Status, type_: str | None, limit: int, above: int = 0) -> list[SendState]:
+        """Sends in one state, in the order of their ids, from the first id above `above`."""
+        conditions: list[ColumnElement[bool]] = [status_is(status), sends.c.id > above]
+        if type_ is not None:
+            conditions.append(sends.c.type == type_)
+        with self._database.read() as connection:
+            return [
+                state_of(row)
+                for row in connection.execute(select(sends).where(*conditions).order_by(sends.c.id).limit(limit))
+            ]
+
+
+def _find_query(conditions: Sequence[ColumnElement[bool]], status: Status | None, limit: int) -> Select[Any]:
+    query = select(sends).where(*conditions).order_by(sends.c.id.desc()).limit(limit)
+    return query if status is None else query.where(status_is(status))
+
+
+def _exactly(word: str) -> ColumnElement[bool]:
+    options = [sends.c.dedupe_key == word, sends.c.to_address == word.casefold(), sends.c.message_id == word]
+    if word.isascii() and word.isdigit() and len(word) < 19:
+        options.append(sends.c.id == int(word))
+    return or_(*options)
+
+
+def _partly(word: str) -> ColumnElement[bool]:
+    columns = (sends.c.dedupe_key, sends.c.recipients, sends.c.message_id, sends.c.tags, cast(sends.c.type, String))
+    return or_(*(column.icontains(word, autoescape=True) for column in columns))

@@ -1,0 +1,68 @@
+"""Bringing the tables to this release's shape, with Alembic; and refusing to run on any other shape.
+
+The version stands in a table of its own, `email_schema_version`, so that the application's own Alembic history in
+the same database is left alone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config as AlembicConfig
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from posthouse.errors import SchemaError
+from posthouse.store.database import POSTGRESQL, Database
+
+VERSION_TABLE: Final = "email_schema_version"
+_LOCK_NUMBER: Final = 0x706F7374  # "post": any number that is ours
+
+
+def migrate(database: Database) -> str:
+    """Creates or upgrades the tables; the version they have then. Several callers at once wait for each other."""
+    with database.write() as connection:
+        if database.dialect == POSTGRESQL:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
+        config = _alembic()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    return head()
+
+
+def version(database: Database) -> str | None:
+    """The tables' version; None when there are none."""
+    with database.read() as connection:
+        return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+
+
+@cache
+def head() -> str:
+    """The version that this release works with."""
+    revision = ScriptDirectory.from_config(_alembic()).get_current_head()
+    if revision is None:
+        raise AssertionError("no migrations are installed")
+    return revision
+
+
+def check(database: Database) -> None:
+    """Raises SchemaError unless the tables have this release's version."""
+    found = version(database)
+    if found is None:
+        raise SchemaError("the database has no Posthouse tables; run: posthouse migrate")
+    if found == head():
+        return
+    known = {script.revision for script in ScriptDirectory.from_config(_alembic()).walk_revisions()}
+    if found in known:
+        raise SchemaError(f"the tables are at version {found}, this release needs {head()}; run: posthouse migrate")
+    raise SchemaError(f"the tables are at version {found}, newer than this release ({head()}); upgrade posthouse")
+
+
+def _alembic() -> AlembicConfig:
+    config = AlembicConfig()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config

@@ -1,0 +1,164 @@
+"""The queue in `email_sends`: claiming and settling.
+
+Statements are written so that every scan is a range of a partial index: a closed lane is never asked for, a
+finished row is never walked. Whatever decides lives in `core`; here a decision is applied under the row's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, func, literal, select, update
+
+from posthouse.core.lifecycle import Status
+from posthouse.core.sends import Attempt, Change, SendState
+from posthouse.store.database import POSTGRESQL, Database
+from posthouse.store.rows import STATE_COLUMNS, Step, apply, changed, lock, record, state_of
+from posthouse.store.schema import Instant, contents, sends, status_is
+
+
+@dataclass(frozen=True, slots=True)
+class DueTime:
+    """One lane with pending sends, and when its first is due."""
+
+    lane: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedSend:
+    """A send that a worker owns now, with all it needs to start a call."""
+
+    state: SendState
+    key: str
+    idempotency_key: str
+    body: str | None  # the stored content; None when it is gone
+    due_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a worker has to say about one send: `decide` sees the row as it stands, locked.
+
+    With an attempt, `decide` is asked once for it and has to look at the fence itself (the truth may come late);
+    without one it is asked only while the fence is still the report's.
+    """
+
+    send_id: int
+    fence: int
+    decide: Callable[[SendState], Change | None]
+    attempt: Attempt | None = None
+
+
+_CLAIM_COLUMNS: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at)
+
+
+class Queue:
+    """Everything that moves sends. Each method is one short transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def due_lanes(self) -> list[DueTime]:
+        """Every lane with pending sends and its earliest time, due or not: one index hop a lane, never a count."""
+        with self._database.read() as connection:
+            return [DueTime(lane, at) for lane, at in connection.execute(_DUE_LANES)]
+
+    def claim(self, lane: str, count: int, worker: int, now: float) -> list[ClaimedSend]:
+        """Takes up to `count` due sends of one lane for `worker`, oldest first: `sending`, under a new fence."""
+        due = (
+            select(sends.c.id)
+            .where(status_is(Status.PENDING), sends.c.lane == lane, sends.c.next_try_at <= literal(now, Instant))
+            .order_by(sends.c.next_try_at, sends.c.id)
+            .limit(count)
+        )
+        return self._take(due, worker, status=Status.SENDING.value, updated_at=now)
+
+    def take_unknown(self, count: int, worker: int, now: float, lease_s: float) -> list[ClaimedSend]:
+        """Takes up to `count` unknown sends whose time has come, for one step of finding out.
+
+        They stay `unknown`; nobody else takes them for `lease_s`, and the new fence makes an older taker's result
+        too late.
+        """
+        due = (
+            select(sends.c.id)
+            .where(status_is(Status.UNKNOWN), sends.c.next_try_at <= literal(now, Instant))
+            .order_by(sends.c.next_try_at, sends.c.id)
+            .limit(count)
+        )
+        return self._take(due, worker, next_try_at=now + lease_s)
+
+    def _take(self, due: Select[Any], worker: int, **values: Any) -> list[ClaimedSend]:
+        taking = update(sends).values(fence=sends.c.fence + 1, claimed_by=worker, **values)
+        if self._database.dialect == POSTGRESQL:
+            # A locking CTE is never inlined, so its limit holds; NO KEY leaves attempt rows free to be written.
+            picked = due.with_for_update(skip_locked=True, key_share=True).cte("picked")
+            taking = taking.where(sends.c.id == picked.c.id)
+        else:
+            taking = taking.where(sends.c.id.in_(due))
+        with self._database.write() as connection:
+            rows = connection.execute(taking.returning(*_CLAIM_COLUMNS)).all()
+            if not rows:
+                return []
+            bodies = _bodies(connection, [row.id for row in rows])
+        return [
+            ClaimedSend(state_of(row), row.dedupe_key, row.idempotency_key, bodies.get(row.id), row.next_try_at)
+            for row in sorted(rows, key=lambda row: (row.next_try_at, row.id))
+        ]
+
+    def owned_by(self, worker: int, before: float) -> list[SendState]:
+        """The sends that `worker` has claimed until `before` and not settled."""
+        query = select(*STATE_COLUMNS).where(
+            status_is(Status.SENDING), sends.c.claimed_by == worker, sends.c.updated_at <= literal(before, Instant)
+        )
+        with self._database.read() as connection:
+            return [state_of(row) for row in connection.execute(query)]
+
+    def settle(self, batch: Sequence[Report], worker: int, now: float) -> list[Change | None]:
+        """Records the attempts and applies what they mean, in one transaction; the changes made, in order.
+
+        May be called again with the same batch: an attempt that is recorded already is not applied twice.
+        """
+        with self._database.write() as connection:
+            # Rows first and in the order of their ids: every writer locks in the same order.
+            states = lock(connection, self._database, [report.send_id for report in batch])
+            tried = [report.attempt for report in batch if report.attempt is not None]
+            fresh = record(connection, self._database, tried, worker)
+            changes: list[Change | None] = []
+            steps: list[Step] = []
+            for report in batch:
+                state = states.get(report.send_id)
+                change = None if state is None else _decided(report, state, fresh)
+                if state is not None and change is not None:
+                    steps.append(Step(state, change, report.attempt))
+                    states[state.id] = changed(state, change, report.attempt)
+                changes.append(change)
+            apply(connection, steps, now)
+            return changes
+
+
+def _due_lanes_query() -> Select[Any]:
+    """A loose index scan: from each lane to the next greater one, then each one's first entry."""
+    pending = status_is(Status.PENDING)
+    hops = select(func.min(sends.c.lane).label("lane")).where(pending).cte("lanes", recursive=True)
+    next_lane = select(func.min(sends.c.lane)).where(pending, sends.c.lane > hops.c.lane).scalar_subquery()
+    hops = hops.union_all(select(next_lane).where(hops.c.lane.is_not(None)))
+    first_due = select(func.min(sends.c.next_try_at)).where(pending, sends.c.lane == hops.c.lane).scalar_subquery()
+    return select(hops.c.lane, first_due.label("at")).where(hops.c.lane.is_not(None))
+
+
+_DUE_LANES: Final = _due_lanes_query()
+
+
+def _decided(report: Report, state: SendState, fresh: Collection[tuple[int, int, str]]) -> Change | None:
+    if report.attempt is None:
+        return report.decide(state) if state.fence == report.fence else None
+    recorded = (report.send_id, report.fence, report.attempt.via.value)
+    return report.decide(state) if recorded in fresh else None
+
+
+def _bodies(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
+    rows = connection.execute(select(contents.c.send_id, contents.c.body).where(contents.c.send_id.in_(ids)))
+    return {row.send_id: row.body for row in rows}

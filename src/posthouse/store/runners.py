@@ -1,0 +1,123 @@
+"""Every kind of connection that a caller may hand to `enqueue`, as a Runner."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from posthouse.errors import SchemaError, UnsupportedConnection
+from posthouse.store.database import POSTGRESQL, SQLITE, translate
+from posthouse.store.enqueue import Row, Runner
+
+
+def runner_for(connection: object) -> Runner:
+    """A Runner on the caller's connection. Raises UnsupportedConnection."""
+    if isinstance(connection, Session):
+        connection = connection.connection()
+    if isinstance(connection, Connection):
+        return _SqlAlchemyRunner(connection)
+    if isinstance(connection, sqlite3.Connection):
+        return _SqliteRunner(connection)
+    if type(connection).__module__.partition(".")[0] == "psycopg":
+        return _psycopg_runner(connection)
+    raise UnsupportedConnection(
+        f"enqueue can't write through a {type(connection).__module__}.{type(connection).__qualname__}; hand it a "
+        "SQLAlchemy Connection or Session, or a sqlite3 or psycopg connection"
+    )
+
+
+def _refuse_autocommit() -> UnsupportedConnection:
+    return UnsupportedConnection(
+        "the connection is in autocommit mode and no transaction is open: the email would not be part of your "
+        "transaction; begin one first"
+    )
+
+
+class _SqlAlchemyRunner:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.dialect = connection.dialect.name
+        if self.dialect not in (SQLITE, POSTGRESQL):
+            raise UnsupportedConnection(f"a {self.dialect} connection; Posthouse knows sqlite and postgresql")
+        if not connection.in_transaction():
+            connection.begin()  # as its first statement would
+        driver = connection.connection.driver_connection
+        if isinstance(driver, sqlite3.Connection):
+            _begin_sqlite(driver, connection.in_transaction())
+        elif getattr(driver, "autocommit", False):
+            raise _refuse_autocommit()
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        try:
+            result = self._connection.exec_driver_sql(sql, tuple(parameters))
+            return list(result) if result.returns_rows else []
+        except DBAPIError as error:
+            translated = translate(error)
+            raise (translated if isinstance(translated, SchemaError) else error) from None
+
+
+class _SqliteRunner:
+    dialect = SQLITE
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        _begin_sqlite(connection, False)
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        try:
+            return self._connection.execute(sql, tuple(parameters)).fetchall()
+        except sqlite3.OperationalError as error:
+            raise _sqlite_schema_error(error) or error from None
+
+
+def _begin_sqlite(connection: sqlite3.Connection, begun_elsewhere: bool) -> None:
+    """Makes sure that a transaction is open, as sqlite3 does by itself before an INSERT but not a SAVEPOINT."""
+    if connection.in_transaction or getattr(connection, "autocommit", None) is False:
+        return
+    if connection.isolation_level is None and not begun_elsewhere:
+        raise _refuse_autocommit()
+    connection.execute("BEGIN")
+
+
+def _sqlite_schema_error(error: sqlite3.OperationalError) -> SchemaError | None:
+    if "no such table" in str(error) or "has no column" in str(error):
+        return SchemaError(f"the tables are missing or older than this release ({error}); run: posthouse migrate")
+    return None
+
+
+def _psycopg_runner(connection: object) -> Runner:
+    import psycopg  # the driver is an option, and the caller has it
+
+    if isinstance(connection, psycopg.AsyncConnection):
+        raise UnsupportedConnection("an async psycopg connection; hand enqueue a psycopg.Connection")
+    if not isinstance(connection, psycopg.Connection):
+        raise UnsupportedConnection(f"a {type(connection).__qualname__}; hand enqueue the psycopg.Connection itself")
+    idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    if connection.autocommit and idle:
+        raise _refuse_autocommit()
+    return _PsycopgRunner(connection)
+
+
+class _PsycopgRunner:
+    dialect = POSTGRESQL
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        from psycopg import errors
+        from psycopg.rows import tuple_row
+
+        try:
+            with self._connection.cursor(row_factory=tuple_row) as cursor:
+                cursor.execute(sql, tuple(parameters))
+                return list(cursor.fetchall()) if cursor.description else []
+        except (errors.UndefinedTable, errors.UndefinedColumn) as error:
+            raise SchemaError(
+                f"the tables are missing or older than this release ({error}); run: posthouse migrate"
+            ) from None

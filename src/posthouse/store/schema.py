@@ -1,0 +1,194 @@
+"""The tables. Their names are public: support people read them in SQL. Times are UTC on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    literal_column,
+    text,
+)
+from sqlalchemy.types import TypeDecorator
+
+from posthouse.core.lifecycle import TERMINAL, Status
+from posthouse.email import KEY_CHARS_MAX
+
+ADDRESS_CHARS: Final = 320  # RFC 5321 section 4.5.3.1: 64 for the local part, 255 for the domain
+ERROR_CHARS_MAX: Final = 2000
+ID_CHARS_MAX: Final = 255
+
+metadata = MetaData()
+
+
+class Instant(TypeDecorator[float]):
+    """Seconds since 1970 in Python; a timestamp that people can read in the database, always UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else to_datetime(value, dialect.name)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> float | None:
+        if value is None:
+            return None
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+
+
+def to_datetime(seconds: float, dialect_name: str) -> datetime:
+    """The value that a driver is handed: aware where the database knows time zones, else naive UTC."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment if dialect_name == "postgresql" else moment.replace(tzinfo=None)
+
+
+BigId = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER is SQLite's rowid
+
+
+def status_is(*statuses: Status) -> ColumnElement[bool]:
+    """A condition with the statuses as literals: a bound parameter can't prove a partial index's predicate."""
+    return literal_column(_status_sql(statuses), type_=Boolean)
+
+
+def _status_sql(statuses: Iterable[Status]) -> str:
+    quoted = [f"'{status.value}'" for status in statuses]
+    return f"status = {quoted[0]}" if len(quoted) == 1 else f"status IN ({', '.join(quoted)})"
+
+
+def _only(*statuses: Status) -> dict[str, Any]:
+    """Index options: only rows of these statuses, where the database has partial indexes."""
+    condition = text(_status_sql(statuses))
+    return {"postgresql_where": condition, "sqlite_where": condition}
+
+
+_ENDED: Final = sorted(TERMINAL, key=str)
+
+sends = Table(
+    "email_sends",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("dedupe_key", String(KEY_CHARS_MAX), nullable=False),
+    Column("fingerprint", String(64), nullable=False),  # of the content: the same key with another one is noticed
+    Column("idempotency_key", String(40), nullable=False),  # what providers see; the same on every call
+    Column("type", String(63), nullable=False),
+    Column("lane", String(190), nullable=False),
+    Column("to_address", String(ADDRESS_CHARS), nullable=False),  # the first recipient, folded for look-ups
+    Column("recipients", Text, nullable=False),  # all of them, a JSON list
+    Column("status", String(12), nullable=False),
+    Column("delivery", String(12), nullable=False, server_default="none"),
+    Column("attempts", Integer, nullable=False, server_default="0"),  # calls made
+    Column("failures", Integer, nullable=False, server_default="0"),  # calls that count against max_attempts
+    Column("fence", Integer, nullable=False, server_default="0"),  # grows with each claim, never shrinks
+    Column("claimed_by", BigId),  # email_workers.id; no foreign key, it would lock that row with every claim
+    Column("next_try_at", Instant),  # when its owner looks at it again; NULL: never by itself
+    Column("expires_at", Instant, nullable=False),
+    Column("route", String(63)),  # of the latest attempt
+    Column("message_id", String(255)),  # the provider's
+    Column("last_error", Text),
+    Column("maybe_duplicate", Boolean, nullable=False, server_default=false()),
+    Column("unknown_since", Instant),  # start of the first call whose outcome nobody knows yet
+    Column("unknown_fence", Integer),  # that call's fence
+    Column("after_key", String(KEY_CHARS_MAX)),
+    Column("campaign", String(63)),
+    Column("service", String(63)),
+    Column("tags", Text),  # a JSON list
+    Column("metadata", Text),  # a JSON object of text to text
+    Column("created_at", Instant, nullable=False),
+    Column("first_attempt_at", Instant),
+    Column("accepted_at", Instant),
+    Column("last_event_at", Instant),
+    Column("updated_at", Instant, nullable=False),
+    UniqueConstraint("dedupe_key", name="email_sends_dedupe_key"),
+    Index("email_sends_due", "lane", "next_try_at", "id", **_only(Status.PENDING)),
+    Index("email_sends_claimed", "claimed_by", "id", **_only(Status.SENDING)),
+    Index("email_sends_unknown", "next_try_at", "id", **_only(Status.UNKNOWN)),
+    Index("email_sends_waiting", "after_key", "id", **_only(Status.WAITING)),
+    Index("email_sends_expiring", "expires_at", "id", **_only(Status.PENDING, Status.WAITING)),
+    Index("email_sends_ended", "updated_at", "id", **_only(*_ENDED)),
+    Index("email_sends_failed", "id", **_only(Status.FAILED)),
+    Index("email_sends_to_address", "to_address", "id"),
+    Index("email_sends_message_id", "message_id"),
+    sqlite_autoincrement=True,  # an id is never used twice
+)
+
+contents = Table(
+    "email_contents",
+    metadata,
+    Column("send_id", BigId, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),  # versioned JSON, see `email.Content`
+)
+
+attempts = Table(
+    "email_attempts",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("send_id", BigId, nullable=False),
+    Column("fence", Integer, nullable=False),
+    Column("via", String(12), nullable=False),  # send, replay, look-up, reaper, person
+    Column("route", String(63), nullable=False),
+    Column("worker", BigId),
+    Column("started_at", Instant, nullable=False),
+    Column("ended_at", Instant, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("maybe_accepted", Boolean, nullable=False, server_default=false()),
+    Column("code", String(64), nullable=False, server_default=""),
+    Column("text", Text, nullable=False, server_default=""),
+    Column("rule", String(128), nullable=False, server_default=""),
+    Column("message_id", String(255)),
+    Column("request_id", String(255)),
+    Column("raw", Text),
+    # The guard of every settle: an attempt that is recorded already was settled already.
+    UniqueConstraint("send_id", "fence", "via", name="email_attempts_once"),
+    Index("email_attempts_ended", "ended_at"),
+    sqlite_autoincrement=True,
+)
+
+routes = Table(
+    "email_routes",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("state", String(12), nullable=False),
+    Column("held_until", Instant, nullable=False),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("strikes", Integer, nullable=False, server_default="0"),
+    Column("changed_at", Instant, nullable=False),
+)
+
+workers = Table(
+    "email_workers",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("version", String(32), nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("heartbeat_at", Instant, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+audit = Table(
+    "email_audit",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("at", Instant, nullable=False),
+    Column("who", String(255), nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("subject", String(255), nullable=False),
+    Column("detail", Text, nullable=False, server_default=""),
+    sqlite_autoincrement=True,
+)

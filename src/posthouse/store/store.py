@@ -1,0 +1,24 @@
+"""The store, whole: one object a process, handed to whoever needs a part of it."""
+
+from __future__ import annotations
+
+from posthouse.store.control import Control
+from posthouse.store.database import Database
+from posthouse.store.ledger import Ledger
+from posthouse.store.operations import Operations
+from posthouse.store.queue import Queue
+from posthouse.store.retention import Retention
+from posthouse.store.sweeps import Sweeps
+
+
+class Store:
+    """The parts of the store over one database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.queue = Queue(database)
+        self.sweeps = Sweeps(database)
+        self.control = Control(database)
+        self.ledger = Ledger(database)
+        self.operations = Operations(database)
+        self.retention = Retention(database)

@@ -1,0 +1,43 @@
+"""The worker's way to the store: says once that the database is away, and once that it is back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from posthouse.errors import DatabaseUnavailable
+from posthouse.store.threads import StoreExecutor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger("posthouse.worker")
+
+
+class StoreAccess:
+    """Runs store calls for every part of one worker. `clock` is monotonic, in seconds."""
+
+    def __init__(self, executor: StoreExecutor, clock: Callable[[], float]) -> None:
+        self._executor = executor
+        self._clock = clock
+        self._away_since: float | None = None
+
+    @property
+    def away(self) -> bool:
+        """Whether the latest call failed."""
+        return self._away_since is not None
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """One store call. Raises DatabaseUnavailable."""
+        try:
+            result = await self._executor.run(call, *args, **kwargs)
+        except DatabaseUnavailable as error:
+            if self._away_since is None:
+                self._away_since = self._clock()
+                log.error("%s; no call is started and every result is kept until it is back", error)
+            raise
+        if self._away_since is not None:
+            log.warning("the database is back after %.0f s", self._clock() - self._away_since)
+            self._away_since = None
+        return result

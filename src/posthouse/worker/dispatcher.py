@@ -1,0 +1,213 @@
+"""Claiming what can be started at once, and starting it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from posthouse.config import WorkerSettings
+from posthouse.core.lanes import DueLane, Share, share, type_of
+from posthouse.core.policy import TypePolicy
+from posthouse.core.routing import choose, opens_at
+from posthouse.core.sends import Change, SendState, Via
+from posthouse.core.settlement import end_life, refuse, release
+from posthouse.email import Content
+from posthouse.errors import DatabaseUnavailable
+from posthouse.providers.port import OutgoingMessage
+from posthouse.store.queue import ClaimedSend, DueTime, Report
+from posthouse.worker.caller import Caller
+from posthouse.worker.claims import Claims
+from posthouse.worker.pulse import Pulse
+from posthouse.worker.rendering import CannotRender, Renderer
+from posthouse.worker.routes import Routes
+from posthouse.worker.settler import BACKLOG_MAX, Settler
+
+HEALTH_AGE_MAX_S: Final = 1.0
+LANES_AGE_MAX_S: Final = 0.5
+"""While lanes keep filling their share, they are looked for anew only this often."""
+
+NO_SLOT_WAIT_S: Final = 0.2
+"""When a send can go only to a route that is busy or held, it is given back for at least this long."""
+
+log = logging.getLogger("posthouse.worker")
+
+
+class Dispatcher:
+    """Runs until it is stopped; calls that are under way then go on."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        caller: Caller,
+        routes: Routes,
+        settler: Settler,
+        renderer: Renderer,
+        pulse: Pulse,
+        settings: WorkerSettings,
+        now: Callable[[], float],
+        chance: random.Random,
+    ) -> None:
+        self._claims = claims
+        self._caller = caller
+        self._routes = routes
+        self._settler = settler
+        self._renderer = renderer
+        self._pulse = pulse
+        self._settings = settings
+        self._now = now
+        self._chance = chance
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._lanes: list[DueTime] = []
+        self._lanes_read_at: float | None = None
+        self._idle_rounds = 0
+        self._unknown_types: set[str] = set()
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """The calls that are under way."""
+        return self._tasks
+
+    def stop(self) -> None:
+        """Claims nothing more."""
+        self._stopping = True
+        self._routes.freed.set()
+
+    async def run(self) -> None:
+        """Rounds of claiming, as fast as slots become free, slower and slower while there is nothing to do."""
+        while not self._stopping:
+            self._routes.freed.clear()
+            try:
+                wait_s = await self._round()
+            except DatabaseUnavailable:
+                wait_s = self._settings.poll_max
+            await self._wait(wait_s)
+
+    async def _wait(self, wait_s: float) -> None:
+        """Until a slot becomes free, or this long at most; spread, so that many workers don't ask at once."""
+        if self._stopping or wait_s <= 0:
+            return
+        spread = wait_s * (0.8 + 0.4 * self._chance.random())
+        try:
+            async with asyncio.timeout(spread):
+                await (self._routes.freed.wait() if self._routes.used else asyncio.sleep(spread))
+        except TimeoutError:
+            return
+
+    async def _round(self) -> float:
+        """Claims once from every lane that has a share; how long to wait before the next round."""
+        if not self._pulse.may_start or self._settler.backlog > BACKLOG_MAX:
+            return self._settings.poll_max
+        await self._routes.refresh(HEALTH_AGE_MAX_S)
+        await self._read_lanes()
+        claimed = full = 0
+        for part in self._shares():
+            got = await self._claim(part)
+            claimed += got
+            full += got == part.count
+            if got < part.count:
+                self._lanes_read_at = None
+        return self._next_wait(claimed, full)
+
+    def _next_wait(self, claimed: int, full: int) -> float:
+        if full:
+            self._idle_rounds = 0
+            return 0.0
+        if claimed or self._routes.used:
+            self._idle_rounds = 0
+        else:
+            self._idle_rounds += 1
+        longest = min(self._settings.poll_max, self._settings.poll_min * 2.0 ** min(self._idle_rounds, 8))
+        now = self._now()
+        coming = [lane.at - now for lane in self._lanes if lane.at > now]
+        return min([longest, *(max(at, 0.01) for at in coming)])
+
+    async def _read_lanes(self) -> None:
+        at = asyncio.get_running_loop().time()
+        if self._lanes_read_at is None or at - self._lanes_read_at >= LANES_AGE_MAX_S:
+            self._lanes = await self._claims.due_lanes()
+            self._lanes_read_at = at
+
+    def _shares(self) -> list[Share]:
+        """What to claim: the due lanes of each route divide its free slots."""
+        now = self._now()
+        by_route: dict[str, list[DueLane]] = {}
+        for lane in self._lanes:
+            policy = self._policy(lane.lane) if lane.at <= now else None
+            if policy is None:
+                continue
+            route = self._routes.first_open(policy)
+            if route is not None:
+                free = self._routes.free(route)
+                by_route.setdefault(route, []).append(DueLane(lane.lane, policy.priority, lane.at, free))
+        return [part for lanes in by_route.values() for part in share(lanes, lanes[0].capacity)]
+
+    def _policy(self, lane: str) -> TypePolicy | None:
+        """The lane's type; a type that this release doesn't know is left alone, another worker may know it."""
+        type_ = type_of(lane)
+        policy = self._caller.policies.get(type_)
+        if policy is None and type_ not in self._unknown_types:
+            self._unknown_types.add(type_)
+            log.warning("type %r is not configured here; its sends are left to workers that know it", type_)
+        return policy
+
+    async def _claim(self, part: Share) -> int:
+        claimed = await self._claims.claim(part.lane, part.count)
+        for send in claimed:
+            self._start(self._dispatch(send))
+        return len(claimed)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _dispatch(self, claimed: ClaimedSend) -> None:
+        """From a claim to a call, or to the reason why there is none."""
+        state = claimed.state
+        if state.expires_at <= self._now():
+            self._settle(state, end_life)
+            return
+        try:
+            content = self._renderer.content(claimed.body)
+            message = self._renderer.message(state.id, claimed.idempotency_key, content)
+            policy = self._carrying(self._caller.policies[state.type], content)
+        except CannotRender as error:
+            self._settle(state, partial(refuse, reason=str(error)))
+            return
+        except Exception as error:
+            log.exception("send %d (%s) can't be prepared", state.id, claimed.key)
+            self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
+            return
+        await self._route(claimed, message, policy)
+
+    async def _route(self, claimed: ClaimedSend, message: OutgoingMessage, policy: TypePolicy) -> None:
+        state, now = claimed.state, self._now()
+        if not policy.routes:
+            self._settle(state, partial(refuse, reason="none of its type's routes can carry it"))
+            return
+        route = choose(state, policy, self._routes.health, now)
+        if self._stopping or not self._pulse.may_start:
+            self._settle(state, partial(release, again_at=now))
+        elif route is None or not self._routes.free(route):
+            again_at = max(opens_at(policy, self._routes.health, now), now + NO_SLOT_WAIT_S)
+            self._settle(state, partial(release, again_at=again_at))
+        else:
+            await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
+
+    def _carrying(self, policy: TypePolicy, content: Content) -> TypePolicy:
+        """The policy with those of its routes that can carry the content."""
+        providers = self._caller.providers
+        able = tuple(name for name in policy.routes if not providers[name].refusals(content))
+        return policy if able == policy.routes else replace(policy, routes=able)
+
+    def _settle(self, state: SendState, decide: Callable[[SendState], Change | None]) -> None:
+        self._settler.add(Report(state.id, state.fence, decide), partial(self._written, state))
+
+    def _written(self, state: SendState, _change: Change | None) -> None:
+        self._claims.settled(state)

@@ -1,0 +1,137 @@
+"""What every worker does beside sending: its heartbeat, the sweeps, retention. Nothing depends on a leader."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from posthouse.config import WorkerSettings
+from posthouse.core.settlement import release
+from posthouse.errors import DatabaseUnavailable
+from posthouse.store.database import CALL_TIMEOUT_S
+from posthouse.store.queue import Report
+from posthouse.store.retention import BATCH_ROWS, Limits
+from posthouse.store.store import Store
+from posthouse.worker.access import StoreAccess
+from posthouse.worker.claims import Claims
+from posthouse.worker.clock import DatabaseClock
+from posthouse.worker.pulse import Pulse
+from posthouse.worker.reconciler import Reconciler
+from posthouse.worker.settler import Settler, nobody_waits
+
+RETENTION_EVERY_S: Final = 300.0
+RETENTION_PAUSE_S: Final = 0.2
+DEAD_WORKERS_KEPT_S: Final = 86400.0
+STRAY_AGE_S: Final = 2 * CALL_TIMEOUT_S
+"""A claim is ours for so long before we wonder why we never heard of it."""
+
+log = logging.getLogger("posthouse.worker")
+
+
+class Heartbeat:
+    """Says that this worker lives, and keeps its clock on the database's."""
+
+    def __init__(
+        self, store: Store, access: StoreAccess, worker: int, pulse: Pulse, clock: DatabaseClock, every_s: float
+    ) -> None:
+        self._store = store
+        self._access = access
+        self._worker = worker
+        self._pulse = pulse
+        self._clock = clock
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Beats until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                await self.beat()
+            except DatabaseUnavailable:
+                continue
+
+    async def beat(self) -> None:
+        """One heartbeat. Raises DatabaseUnavailable."""
+        asked_at = self._clock.monotonic()
+        database_now = await self._access.run(self._store.control.heartbeat, self._worker)
+        if database_now is None:
+            log.error("this worker's row is gone from email_workers; it starts no more calls")
+            return
+        self._clock.correct(asked_at, self._clock.monotonic(), database_now)
+        self._pulse.beat(asked_at)
+
+
+class Housekeeping:
+    """The sweeps of one worker."""
+
+    def __init__(
+        self,
+        store: Store,
+        access: StoreAccess,
+        worker: int,
+        claims: Claims,
+        reconciler: Reconciler,
+        settler: Settler,
+        pulse: Pulse,
+        settings: WorkerSettings,
+        retention: Limits,
+        now: Callable[[], float],
+        chance: random.Random,
+    ) -> None:
+        self._store = store
+        self._access = access
+        self._worker = worker
+        self._claims = claims
+        self._reconciler = reconciler
+        self._settler = settler
+        self._pulse = pulse
+        self._settings = settings
+        self._retention = retention
+        self._now = now
+        self._chance = chance
+
+    async def run(self) -> None:
+        """Sweeps until it is cancelled, each time after a pause that is spread a little."""
+        while True:
+            try:
+                await self.sweep()
+            except DatabaseUnavailable:
+                pass  # said once already; the next sweep finds everything still there
+            except Exception:
+                log.exception("a sweep failed; the next one tries again")
+            await asyncio.sleep(self._settings.sweep * (0.8 + 0.4 * self._chance.random()))
+
+    async def sweep(self) -> None:
+        """Everything once. Raises DatabaseUnavailable."""
+        sweeps = self._store.sweeps
+        if self._pulse.may_judge:
+            alive_since = self._now() - self._settings.dead_after
+            if reaped := await self._access.run(sweeps.reap, alive_since, self._now(), self._worker):
+                log.warning("%d sends of dead workers are unknown now", reaped)
+        await self._access.run(sweeps.end_lives, self._now())
+        await self._access.run(sweeps.sweep_dependencies, self._now())
+        for state in await self._claims.strays(STRAY_AGE_S):
+            self._settler.add(Report(state.id, state.fence, partial(release, again_at=self._now())), nobody_waits)
+        await self._reconciler.sweep()
+
+    async def purge(self) -> None:
+        """Deletes what need not be kept, batch by batch, until it is cancelled."""
+        while True:
+            await asyncio.sleep(RETENTION_EVERY_S * (0.8 + 0.4 * self._chance.random()))
+            try:
+                await self._purge_once()
+            except DatabaseUnavailable:
+                continue
+            except Exception:
+                log.exception("deleting old rows failed; the next round tries again")
+
+    async def _purge_once(self) -> None:
+        deleted = BATCH_ROWS
+        while deleted >= BATCH_ROWS:
+            deleted = await self._access.run(self._store.retention.purge, self._retention, self._now())
+            await asyncio.sleep(RETENTION_PAUSE_S)
+        await self._access.run(self._store.control.forget_dead, self._now() - DEAD_WORKERS_KEPT_S)

@@ -1,0 +1,140 @@
+"""Finding out what became of unknown sends: one step for each that is due, by the plan of `core.reconcile`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from posthouse.core.lifecycle import Status
+from posthouse.core.outcome import Found, LookUp, Outcome, Verdict
+from posthouse.core.policy import RouteFacts
+from posthouse.core.reconcile import Plan, Resolver, learned, plan, resent, waited
+from posthouse.core.sends import Attempt, Change, SendState, Via
+from posthouse.providers.port import OutgoingMessage
+from posthouse.store.queue import ClaimedSend, Report
+from posthouse.worker.caller import Caller
+from posthouse.worker.claims import Claims
+from posthouse.worker.pulse import Pulse
+from posthouse.worker.rendering import CannotRender, Renderer
+from posthouse.worker.routes import Routes
+from posthouse.worker.settler import Settler, nobody_waits
+
+STEPS_AT_ONCE: Final = 50
+LEASE_MARGIN_S: Final = 30.0
+BUSY_WAIT_S: Final = 2.0
+"""How soon to come back to a send whose route is held or busy."""
+
+log = logging.getLogger("posthouse.worker")
+
+
+class Reconciler:
+    """Takes unknown sends whose time has come. A step never raises for what a provider does."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        caller: Caller,
+        routes: Routes,
+        settler: Settler,
+        renderer: Renderer,
+        pulse: Pulse,
+        now: Callable[[], float],
+        chance: random.Random,
+    ) -> None:
+        self._claims = claims
+        self._caller = caller
+        self._routes = routes
+        self._settler = settler
+        self._renderer = renderer
+        self._pulse = pulse
+        self._now = now
+        self._chance = chance
+
+    async def sweep(self) -> int:
+        """One step for every unknown send that is due; how many steps. Raises DatabaseUnavailable."""
+        lease_s = LEASE_MARGIN_S + max((facts.timeout_s for facts in self._routes.facts.values()), default=0.0)
+        steps = 0
+        while self._pulse.may_start:
+            taken = await self._claims.take_unknown(STEPS_AT_ONCE, lease_s)
+            await asyncio.gather(*(self._step(send) for send in taken))
+            steps += len(taken)
+            if len(taken) < STEPS_AT_ONCE:
+                break
+        return steps
+
+    async def _step(self, taken: ClaimedSend) -> None:
+        state = taken.state
+        policy = self._caller.policies.get(state.type)
+        if policy is None:
+            return  # a worker that knows the type takes it when our lease is over
+        facts = self._routes.facts.get(state.route or "")
+        chosen = plan(state, facts, policy, self._now())
+        if facts is not None and chosen.resolver in (Resolver.REPLAY, Resolver.LOOK_UP):
+            await self._ask(taken, facts, chosen)
+        elif chosen.resolver is Resolver.RESEND:
+            log.warning("send %d (%s) is sent again: %s", state.id, taken.key, chosen.reason)
+            self._report(state, partial(resent, now=self._now()))
+        else:
+            if chosen.resolver is Resolver.HOLD:
+                log.error("send %d (%s) is held: %s; posthouse resolve", state.id, taken.key, chosen.reason)
+            self._report(state, partial(waited, at=chosen.at, reason=chosen.reason))
+
+    async def _ask(self, taken: ClaimedSend, facts: RouteFacts, chosen: Plan) -> None:
+        """Replays or looks up, where the route is free to be asked."""
+        state, now = taken.state, self._now()
+        if not self._routes.free(facts.name):
+            self._report(state, partial(waited, at=now + BUSY_WAIT_S, reason=chosen.reason))
+            return
+        try:
+            content = self._renderer.content(taken.body)
+            message = self._renderer.message(state.id, taken.idempotency_key, content)
+        except CannotRender as error:
+            self._report(state, partial(waited, at=None, reason=f"it can't be asked about: {error}"))
+            return
+        if chosen.resolver is Resolver.REPLAY:
+            await self._caller.call(taken, facts.name, message, Via.REPLAY, nobody_waits)
+            return
+        with self._routes.slot(facts.name):
+            answer = await self._look_up(facts, message)
+        self._report_look_up(taken, facts, answer, now)
+
+    async def _look_up(self, facts: RouteFacts, message: OutgoingMessage) -> LookUp:
+        try:
+            return await self._caller.providers[facts.name].look_up(message)
+        except Exception as error:
+            log.exception("a fault in the look-up of route %s, send %d", facts.name, message.send_id)
+            return LookUp(Found.UNSURE, text=f"{type(error).__name__}: {error}")
+
+    def _report_look_up(self, taken: ClaimedSend, facts: RouteFacts, answer: LookUp, asked_at: float) -> None:
+        state, now = taken.state, self._now()
+        decide: Callable[..., Change | None] = partial(
+            learned,
+            fence=state.fence,
+            answer=answer,
+            route=facts,
+            policy=self._caller.policies[state.type],
+            asked_at=asked_at,
+            now=now,
+            chance=self._chance.random(),
+        )
+        attempt = Attempt(state.id, state.fence, facts.name, asked_at, now, _as_verdict(answer), Via.LOOK_UP)
+        self._settler.add(Report(state.id, state.fence, decide, attempt), nobody_waits)
+
+    def _report(self, state: SendState, decide: Callable[[SendState], Change]) -> None:
+        self._settler.add(Report(state.id, state.fence, partial(_while_unknown, decide=decide)), nobody_waits)
+
+
+def _while_unknown(send: SendState, decide: Callable[[SendState], Change]) -> Change | None:
+    return decide(send) if send.status is Status.UNKNOWN else None
+
+
+def _as_verdict(answer: LookUp) -> Verdict:
+    """The look-up's line in the time-line of attempts."""
+    code = f"look_up_{answer.found}"
+    if answer.found is Found.ACCEPTED:
+        return Verdict(Outcome.ACCEPTED, code=code, text=answer.text, message_id=answer.message_id)
+    return Verdict(Outcome.UNKNOWN, maybe_accepted=True, code=code, text=answer.text)

@@ -1,0 +1,104 @@
+"""Turning a stored send into the message that a provider gets: templates, defaults, our id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateNotFound, select_autoescape
+
+from posthouse.email import SUBJECT_CHARS_MAX, Address, Content, refuse_control
+from posthouse.errors import InvalidEmail
+from posthouse.providers.port import OutgoingMessage
+
+
+class CannotRender(Exception):
+    """This send can't become a message, whatever is tried; the text says why."""
+
+
+class Renderer:
+    """Renders templates from one folder: `NAME.subject.txt`, `NAME.txt`, `NAME.html`; the latter two are optional
+    but one. Undefined variables are errors, and what goes into HTML is escaped."""
+
+    def __init__(self, folder: Path, sender: Address | None) -> None:
+        self._sender = sender
+        self._environment = Environment(
+            loader=FileSystemLoader(folder),
+            undefined=StrictUndefined,
+            autoescape=select_autoescape(enabled_extensions=("html",), default=False),
+            keep_trailing_newline=True,
+        )
+
+    def message(self, send_id: int, idempotency_key: str, content: Content) -> OutgoingMessage:
+        """The message for one send, the same each time. Raises CannotRender."""
+        sender = content.sender or self._sender
+        if sender is None:
+            raise CannotRender("it names no sender, and the configuration has none either")
+        subject, text, html = content.subject, content.text, content.html
+        if content.template is not None:
+            subject, text, html = self._render(content.template, content.variables, content.subject)
+        return OutgoingMessage(
+            send_id=send_id,
+            idempotency_key=idempotency_key,
+            sender=sender,
+            to=content.to,
+            cc=content.cc,
+            bcc=content.bcc,
+            reply_to=content.reply_to,
+            subject=subject or "",
+            text=text,
+            html=html,
+            headers=content.headers,
+            tags=content.tags,
+            metadata=dict(content.metadata),
+        )
+
+    @staticmethod
+    def content(body: str | None) -> Content:
+        """The stored content. Raises CannotRender."""
+        if body is None:
+            raise CannotRender("its content is no longer kept")
+        try:
+            return Content.from_json(body)
+        except ValueError as error:
+            raise CannotRender(f"its content can't be read: {error}") from error
+
+    def _render(
+        self, name: str, variables: Mapping[str, Any], given_subject: str | None
+    ) -> tuple[str, str | None, str | None]:
+        text = self._part(f"{name}.txt", variables)
+        html = self._part(f"{name}.html", variables)
+        if text is None and html is None:
+            raise CannotRender(f"template {name!r}: there is neither {name}.txt nor {name}.html")
+        if given_subject is not None:
+            return given_subject, text, html
+        subject = self._part(f"{name}.subject.txt", variables)
+        if subject is None:
+            raise CannotRender(f"template {name!r}: there is no {name}.subject.txt, and the email gives no subject")
+        return _one_line(name, subject), text, html
+
+    def _part(self, file: str, variables: Mapping[str, Any]) -> str | None:
+        try:
+            template = self._environment.get_template(file)
+        except TemplateNotFound as error:
+            if error.name == file:
+                return None
+            raise CannotRender(f"template {file}: it includes {error.name}, which does not exist") from error
+        except (TemplateError, UnicodeDecodeError, OSError) as error:
+            raise CannotRender(f"template {file}: {error}") from error
+        try:
+            return template.render(variables)
+        except Exception as error:  # whatever a template's expressions may raise
+            raise CannotRender(f"template {file}: {type(error).__name__}: {error}") from error
+
+
+def _one_line(name: str, rendered: str) -> str:
+    subject = " ".join(rendered.split())
+    try:
+        refuse_control(subject, f"template {name}.subject.txt")
+    except InvalidEmail as error:
+        raise CannotRender(str(error)) from error
+    if len(subject) > SUBJECT_CHARS_MAX:
+        raise CannotRender(f"template {name}.subject.txt: {len(subject)} characters; at most {SUBJECT_CHARS_MAX}")
+    return subject

@@ -1,0 +1,89 @@
+"""The routes as this worker sees them: their health, shared by all workers, and its own free slots on each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from posthouse.core.outcome import Verdict
+from posthouse.core.policy import RouteFacts, TypePolicy
+from posthouse.core.routing import RouteHealth, RouteState, health_after
+from posthouse.errors import DatabaseUnavailable
+from posthouse.store.control import Control
+from posthouse.worker.access import StoreAccess
+
+log = logging.getLogger("posthouse.worker")
+
+
+class Routes:
+    """Health is refreshed from the table that all workers share; a call holds a slot while it is under way."""
+
+    def __init__(
+        self, facts: Mapping[str, RouteFacts], control: Control, access: StoreAccess, now: Callable[[], float]
+    ) -> None:
+        self.facts = facts
+        self.health: dict[str, RouteHealth] = {}
+        self.freed = asyncio.Event()  # set whenever a slot becomes free; whoever waits for it clears it
+        self._control = control
+        self._access = access
+        self._now = now
+        self._used: Counter[str] = Counter()
+        self._read_at: float | None = None
+
+    @property
+    def used(self) -> int:
+        """Calls under way on all routes."""
+        return self._used.total()
+
+    @contextmanager
+    def slot(self, route: str) -> Iterator[None]:
+        """One slot, for the duration of a call."""
+        self._used[route] += 1
+        try:
+            yield
+        finally:
+            self._used[route] -= 1
+            self.freed.set()
+
+    def free(self, route: str) -> int:
+        """How many calls may start on the route now."""
+        concurrency, health = self.facts[route].concurrency, self.health.get(route)
+        allowed = concurrency if health is None else health.slots(concurrency, self._now())
+        return max(0, allowed - self._used[route])
+
+    def first_open(self, policy: TypePolicy) -> str | None:
+        """The first of the type's routes that may be used now, whether or not it has a free slot."""
+        now = self._now()
+        return next((name for name in policy.routes if name not in self.health or self.health[name].takes(now)), None)
+
+    async def refresh(self, older_than_s: float) -> None:
+        """Reads the table again if what is known is older than this."""
+        begun_at = asyncio.get_running_loop().time()
+        if self._read_at is None or begun_at - self._read_at >= older_than_s:
+            self.health = await self._access.run(self._control.route_health)
+            self._read_at = begun_at
+
+    async def note(self, route: str, verdict: Verdict, now: float, chance: float) -> None:
+        """Lets a verdict change the route's health, here at once and for all workers."""
+        known = self.health.get(route, RouteHealth(route))
+        changed = health_after(known, verdict, now, chance)
+        if changed is None:
+            return
+        self.health[route] = changed
+        decide = partial(health_after, verdict=verdict, now=now, chance=chance)
+        with suppress(DatabaseUnavailable):  # then it is held here, and the others find out by themselves
+            self.health[route] = await self._access.run(self._control.change_route, route, decide, now)
+        _log_health(known, self.health[route], now)
+
+
+def _log_health(before: RouteHealth, after: RouteHealth, now: float) -> None:
+    if after.state is RouteState.STOPPED and before.state is not RouteState.STOPPED:
+        log.error("route %s is stopped, its sends wait: %s", after.name, after.reason)
+    elif after.state is RouteState.OPEN and before.state is RouteState.STOPPED:
+        log.warning("route %s works again", after.name)
+    elif after.held_until > now:
+        log.warning("route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)

@@ -1,0 +1,110 @@
+"""Writing results: one write under way, what arrives meanwhile is the next batch.
+
+A result is never given up: while the database is away it stays here, and is written when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from posthouse.core.retry import Backoff
+from posthouse.core.sends import Change
+from posthouse.errors import DatabaseUnavailable
+from posthouse.store.queue import Queue, Report
+from posthouse.worker.access import StoreAccess
+
+BATCH_MAX: Final = 500
+BACKLOG_MAX: Final = 2000
+"""With so many results unwritten nothing more is claimed."""
+
+AWAY_BACKOFF: Final = Backoff(first_s=0.25, max_s=5.0)
+
+log = logging.getLogger("posthouse.worker")
+
+Written = Callable[[Change | None], None]
+
+
+def nobody_waits(_change: Change | None) -> None:
+    """The `written` of a report whose effect nobody needs to hear of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    report: Report
+    written: Written
+
+
+class Settler:
+    """Runs until it is told to close and everything is written."""
+
+    def __init__(
+        self, queue: Queue, access: StoreAccess, worker: int, now: Callable[[], float], chance: random.Random
+    ) -> None:
+        self._queue = queue
+        self._access = access
+        self._worker = worker
+        self._now = now
+        self._chance = chance
+        self._entries: deque[_Entry] = deque()
+        self._wake = asyncio.Event()
+        self._closing = False
+
+    @property
+    def backlog(self) -> int:
+        """Results that are not written yet."""
+        return len(self._entries)
+
+    def add(self, report: Report, written: Written) -> None:
+        """Takes a result; `written` is called once with the change that it made."""
+        self._entries.append(_Entry(report, written))
+        self._wake.set()
+
+    def close(self) -> None:
+        """`run` returns as soon as everything is written."""
+        self._closing = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Writes whatever is added."""
+        failures = 0
+        while self._entries or not self._closing:
+            if not self._entries:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            batch = [self._entries[place] for place in range(min(BATCH_MAX, len(self._entries)))]
+            try:
+                await self._write(batch)
+                failures = 0
+            except DatabaseUnavailable:
+                failures += 1
+                await asyncio.sleep(AWAY_BACKOFF.delay_s(failures, self._chance.random()))
+
+    async def _write(self, batch: list[_Entry]) -> None:
+        """Writes a batch; one that can't be written for a reason of its own holds up no other."""
+        try:
+            changes = await self._settle(batch)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            if len(batch) > 1:
+                for entry in batch:
+                    await self._write([entry])
+                return
+            # It stays `sending` and ours: nobody sends it again, and after our end it becomes unknown.
+            log.exception("the result of send %d can't be written", batch[0].report.send_id)
+            self._entries.popleft()
+            return
+        for entry, change in zip(batch, changes, strict=True):
+            self._entries.popleft()
+            entry.written(change)
+
+    async def _settle(self, batch: list[_Entry]) -> list[Change | None]:
+        reports = [entry.report for entry in batch]
+        return await self._access.run(self._queue.settle, reports, self._worker, self._now())

@@ -1,0 +1,223 @@
+"""One worker process: its parts put together, started, and ended so that nothing is left in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from posthouse.config import WorkerSettings
+from posthouse.core.policy import TypePolicy
+from posthouse.core.retry import Backoff
+from posthouse.errors import DatabaseUnavailable
+from posthouse.providers.port import Provider
+from posthouse.store.retention import Limits
+from posthouse.store.store import Store
+from posthouse.store.threads import StoreExecutor
+from posthouse.worker.access import StoreAccess
+from posthouse.worker.caller import Caller
+from posthouse.worker.claims import Claims
+from posthouse.worker.clock import DatabaseClock
+from posthouse.worker.dispatcher import Dispatcher
+from posthouse.worker.housekeeping import Heartbeat, Housekeeping
+from posthouse.worker.pulse import Pulse
+from posthouse.worker.reconciler import Reconciler
+from posthouse.worker.rendering import Renderer
+from posthouse.worker.routes import Routes
+from posthouse.worker.settler import Settler
+
+START_BACKOFF: Final = Backoff(first_s=0.5, max_s=10.0)
+SETTLE_GRACE_SHARE: Final = 0.2
+"""The part of the grace that is kept for writing the last results."""
+
+log = logging.getLogger("posthouse.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which process this is, as `email_workers` shows it."""
+
+    host: str
+    pid: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """All that a worker is given; nothing in it is built by the worker itself."""
+
+    store: Store
+    executor: StoreExecutor
+    providers: Mapping[str, Provider]
+    policies: Mapping[str, TypePolicy]
+    renderer: Renderer
+    settings: WorkerSettings
+    retention: Limits
+    identity: Identity
+    chance: random.Random
+    alone: bool = False  # no other worker can live: every open call is a dead worker's
+
+
+@dataclass(frozen=True, slots=True)
+class _Crew:
+    """The parts of a running worker."""
+
+    access: StoreAccess
+    settler: Settler
+    dispatcher: Dispatcher
+    heartbeat: Heartbeat
+    housekeeping: Housekeeping
+
+
+class Worker:
+    """Runs until `stop` is called, then lets its calls end, writes their results and leaves."""
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Claims nothing more and leaves within `shutdown_grace`. May be called twice."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """The whole life of the worker."""
+        access = StoreAccess(self._parts.executor, asyncio.get_running_loop().time)
+        clock = DatabaseClock(asyncio.get_running_loop().time)
+        worker = await self._register(access, clock)
+        if worker is None:
+            return
+        crew = self._assemble(worker, access, clock)
+        settling, dispatching, beating, *sweeping = (
+            asyncio.create_task(work)
+            for work in (
+                crew.settler.run(),
+                crew.dispatcher.run(),
+                crew.heartbeat.run(),
+                crew.housekeeping.run(),
+                crew.housekeeping.purge(),
+            )
+        )
+        try:
+            await self._until_stopped([settling, dispatching, beating, *sweeping])
+        finally:
+            await self._leave(worker, crew, settling, dispatching, sweeping)
+            beating.cancel()
+
+    def _assemble(self, worker: int, access: StoreAccess, clock: DatabaseClock) -> _Crew:
+        parts, now = self._parts, clock.now
+        pulse = Pulse(parts.settings.dead_after, asyncio.get_running_loop().time)
+        facts = {name: provider.facts for name, provider in parts.providers.items()}
+        settler = Settler(parts.store.queue, access, worker, now, parts.chance)
+        routes = Routes(facts, parts.store.control, access, now)
+        caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
+        claims = Claims(parts.store.queue, access, worker, now)
+        reconciler = Reconciler(claims, caller, routes, settler, parts.renderer, pulse, now, parts.chance)
+        return _Crew(
+            access=access,
+            settler=settler,
+            dispatcher=Dispatcher(
+                claims, caller, routes, settler, parts.renderer, pulse, parts.settings, now, parts.chance
+            ),
+            heartbeat=Heartbeat(parts.store, access, worker, pulse, clock, parts.settings.heartbeat),
+            housekeeping=Housekeeping(
+                store=parts.store,
+                access=access,
+                worker=worker,
+                claims=claims,
+                reconciler=reconciler,
+                settler=settler,
+                pulse=pulse,
+                settings=parts.settings,
+                retention=parts.retention,
+                now=now,
+                chance=parts.chance,
+            ),
+        )
+
+    async def _register(self, access: StoreAccess, clock: DatabaseClock) -> int | None:
+        """Writes this worker's row before its first claim; None if it was stopped before the database answered."""
+        tries = 0
+        while not self._stop.is_set():
+            try:
+                return await self._registered(access, clock)
+            except DatabaseUnavailable:
+                tries += 1
+                await asyncio.sleep(START_BACKOFF.delay_s(tries, self._parts.chance.random()))
+        return None
+
+    async def _registered(self, access: StoreAccess, clock: DatabaseClock) -> int:
+        who, store = self._parts.identity, self._parts.store
+        worker = await access.run(store.control.register, who.host, who.pid, who.version)
+        await self._tell_time(access, clock, worker)
+        if self._parts.alone:
+            await access.run(store.sweeps.reap_all, clock.now(), worker)
+        log.info("worker %d (%s:%d) is at work", worker, who.host, who.pid)
+        return worker
+
+    async def _tell_time(self, access: StoreAccess, clock: DatabaseClock, worker: int) -> None:
+        """Learns the database's time before anything depends on it."""
+        while True:
+            asked_at = clock.monotonic()
+            database_now = await access.run(self._parts.store.control.heartbeat, worker)
+            if database_now is not None and clock.correct(asked_at, clock.monotonic(), database_now):
+                return
+
+    async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Until `stop`, or until a part of the worker ends by itself, which only a fault can make it do."""
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        for task in done:
+            if task is not stopped:
+                task.result()
+
+    async def _leave(
+        self,
+        worker: int,
+        crew: _Crew,
+        settling: asyncio.Task[None],
+        dispatching: asyncio.Task[None],
+        sweeping: list[asyncio.Task[None]],
+    ) -> None:
+        """Stops claiming, lets calls end, writes the last results, signs off: all within the grace."""
+        grace_s = self._parts.settings.shutdown_grace
+        now = asyncio.get_running_loop().time
+        deadline = now() + grace_s
+        calls_end = deadline - grace_s * SETTLE_GRACE_SHARE
+        crew.dispatcher.stop()
+        for task in sweeping:
+            task.cancel()
+        await _wait({dispatching, *sweeping}, calls_end - now())
+        calls = set(crew.dispatcher.tasks)
+        if calls:
+            log.info("waiting for %d calls that are under way", len(calls))
+        await _wait(calls, calls_end - now())
+        for task in (dispatching, *calls):
+            task.cancel()
+        await _wait({dispatching, *calls}, deadline - now())
+        crew.settler.close()
+        await _wait({settling}, deadline - now())
+        if settling.done():
+            await self._sign_off(worker, crew.access)
+        else:
+            settling.cancel()
+            log.error("%d results could not be written; their sends become unknown", crew.settler.backlog)
+        await asyncio.gather(*(provider.close() for provider in self._parts.providers.values()), return_exceptions=True)
+
+    async def _sign_off(self, worker: int, access: StoreAccess) -> None:
+        try:
+            await access.run(self._parts.store.control.leave, worker)
+        except DatabaseUnavailable:
+            return  # its row grows old, and that is all
+        log.info("worker %d has left", worker)
+
+
+async def _wait(tasks: set[asyncio.Task[None]], timeout_s: float) -> None:
+    if tasks and timeout_s > 0:
+        await asyncio.wait(tasks, timeout=timeout_s)

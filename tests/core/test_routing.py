@@ -1,0 +1,228 @@
+"""Which route a send takes, and what a verdict does to a route's health."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posthouse.core.lifecycle import Status
+from posthouse.core.outcome import Outcome, Verdict
+from posthouse.core.policy import TypePolicy
+from posthouse.core.routing import (
+    STOP_BACKOFF,
+    THROTTLE_BACKOFF,
+    RouteHealth,
+    RouteState,
+    candidates,
+    choose,
+    health_after,
+    opens_at,
+)
+from posthouse.core.sends import SendState
+from tests.core.strategies import NOW, ROUTES, chances, policies, sends, verdicts
+
+POLICY = TypePolicy("receipt", routes=("main", "standby"))
+FRESH = SendState(id=1, type="receipt", status=Status.SENDING, fence=1, attempts=0, failures=0, expires_at=NOW + 60)
+OPEN_ON_MAIN = replace(FRESH, attempts=1, route="main", unknown_since=NOW - 9, unknown_fence=1)
+
+HELD = RouteHealth("main", held_until=NOW + 30, reason="429", strikes=1)
+STOPPED = RouteHealth("main", RouteState.STOPPED, NOW + 30, "401", strikes=1)
+
+ACCEPTED = Verdict(Outcome.ACCEPTED, message_id="m-1")
+THROTTLED = Verdict(Outcome.THROTTLED, spends_attempt=False, code="429", text="slow down")
+MISCONFIGURED = Verdict(Outcome.MISCONFIGURED, spends_attempt=False, code="401", text="bad key")
+
+
+def after(health: RouteHealth, verdict: Verdict, now: float = NOW) -> RouteHealth:
+    changed = health_after(health, verdict, now, chance=0.0)
+    assert changed is not None
+    return changed
+
+
+# Choosing.
+
+
+def test_a_new_send_takes_the_first_route_of_its_type() -> None:
+    assert choose(FRESH, POLICY, {}, NOW) == "main"
+
+
+def test_a_held_route_is_passed_over() -> None:
+    assert choose(FRESH, POLICY, {"main": HELD}, NOW) == "standby"
+    assert choose(FRESH, POLICY, {"main": HELD}, NOW + 30) == "main"
+
+
+def test_no_route_is_chosen_while_all_are_held() -> None:
+    both = {"main": HELD, "standby": replace(HELD, name="standby")}
+    assert choose(FRESH, POLICY, both, NOW) is None
+
+
+def test_after_a_failure_the_next_route_comes_first_and_the_last_one_is_followed_by_the_first() -> None:
+    assert choose(replace(FRESH, attempts=1, route="main"), POLICY, {}, NOW) == "standby"
+    assert choose(replace(FRESH, attempts=2, route="standby"), POLICY, {}, NOW) == "main"
+
+
+def test_after_a_failure_the_same_route_is_better_than_none() -> None:
+    failed = replace(FRESH, attempts=1, route="main")
+    assert choose(failed, POLICY, {"standby": replace(HELD, name="standby")}, NOW) == "main"
+
+
+def test_an_unknown_outcome_pins_the_send_to_its_route() -> None:
+    assert choose(OPEN_ON_MAIN, POLICY, {}, NOW) == "main"
+    assert choose(OPEN_ON_MAIN, POLICY, {"main": HELD}, NOW) is None
+
+
+def test_a_type_may_let_an_unknown_outcome_change_its_route() -> None:
+    free = replace(POLICY, unknown_may_change_route=True)
+    assert choose(OPEN_ON_MAIN, free, {}, NOW) == "standby"
+
+
+def test_a_pinned_send_whose_type_left_its_route_has_none() -> None:
+    assert choose(OPEN_ON_MAIN, replace(POLICY, routes=("standby",)), {}, NOW) is None
+
+
+def test_a_type_without_routes_has_none() -> None:
+    assert choose(FRESH, replace(POLICY, routes=()), {}, NOW) is None
+
+
+@st.composite
+def healths(draw: st.DrawFn, name: str = "main") -> RouteHealth:
+    return RouteHealth(
+        name,
+        draw(st.sampled_from(RouteState)),
+        draw(st.just(0.0) | st.floats(NOW - 600, NOW + 600)),
+        strikes=draw(st.integers(0, 20)),
+    )
+
+
+known_health = st.fixed_dictionaries({}, optional={name: healths(name) for name in ROUTES})
+
+
+@given(sends(Status.SENDING), policies(), known_health)
+def test_a_chosen_route_is_the_types_may_be_used_and_respects_the_pin(
+    send: SendState, policy: TypePolicy, health: dict[str, RouteHealth]
+) -> None:
+    chosen = choose(send, policy, health, NOW)
+    if chosen is None:
+        assert all(not health[name].takes(NOW) for name in candidates(send, policy))
+        return
+    assert chosen in policy.routes
+    assert chosen not in health or health[chosen].takes(NOW)
+    if send.unresolved and not policy.unknown_may_change_route:
+        assert chosen == send.route
+
+
+@given(sends(Status.SENDING), policies())
+def test_an_unpinned_send_may_take_every_route_of_its_type_once(send: SendState, policy: TypePolicy) -> None:
+    free = replace(policy, unknown_may_change_route=True)
+    assert sorted(candidates(send, free)) == sorted(policy.routes)
+
+
+# When a type may send again.
+
+
+def test_a_type_opens_when_the_first_of_its_routes_does() -> None:
+    both = {"main": HELD, "standby": replace(HELD, name="standby", held_until=NOW + 10)}
+    assert opens_at(POLICY, both, NOW) == NOW + 10
+    assert opens_at(POLICY, {"main": HELD}, NOW) == NOW
+    assert opens_at(POLICY, both, NOW + 20) == NOW + 20
+
+
+@given(policies(), known_health)
+def test_a_type_opens_exactly_when_a_new_send_finds_a_route(policy: TypePolicy, health: dict[str, RouteHealth]) -> None:
+    at = opens_at(policy, health, NOW)
+    assert at >= NOW
+    assert choose(FRESH, policy, health, at) is not None
+    if at > NOW:
+        assert choose(FRESH, policy, health, NOW) is None
+
+
+# Health.
+
+
+@pytest.mark.parametrize("outcome", [Outcome.TRANSIENT, Outcome.REJECTED, Outcome.UNKNOWN])
+def test_what_says_nothing_about_the_route_changes_nothing(outcome: Outcome) -> None:
+    doubtful = outcome is Outcome.UNKNOWN
+    assert health_after(RouteHealth("main"), Verdict(outcome, maybe_accepted=doubtful), NOW, 0.5) is None
+
+
+def test_a_throttled_route_is_held_as_long_as_it_asked_for() -> None:
+    held = after(RouteHealth("main"), replace(THROTTLED, retry_after_s=90.0))
+    assert (held.state, held.held_until, held.strikes) == (RouteState.OPEN, NOW + 90.0, 1)
+    assert held.reason == "429 slow down"
+
+
+def test_a_throttled_route_that_did_not_say_rests_ever_longer() -> None:
+    first = after(RouteHealth("main"), THROTTLED)
+    again = after(first, THROTTLED, now=first.held_until)
+    assert first.held_until - NOW == THROTTLE_BACKOFF.delay_s(1, 0.0)
+    assert again.held_until - first.held_until == THROTTLE_BACKOFF.delay_s(2, 0.0)
+
+
+def test_a_route_that_asks_for_no_time_at_all_rests_all_the_same() -> None:
+    held = after(RouteHealth("main"), replace(THROTTLED, retry_after_s=0.0))
+    assert held.held_until >= NOW + 1.0
+
+
+def test_a_misconfigured_route_is_stopped_and_tried_by_one_send_at_a_time() -> None:
+    stopped = after(RouteHealth("main"), MISCONFIGURED)
+    assert (stopped.state, stopped.held_until) == (RouteState.STOPPED, NOW + STOP_BACKOFF.delay_s(1, 0.0))
+    assert stopped.slots(32, NOW) == 0
+    assert stopped.slots(32, stopped.held_until) == 1
+
+
+def test_a_held_route_has_all_its_slots_again_when_its_time_is_over() -> None:
+    assert HELD.slots(32, NOW) == 0
+    assert HELD.slots(32, NOW + 30) == 32
+
+
+def test_the_first_acceptance_after_a_rest_makes_a_route_healthy() -> None:
+    for ill in (HELD, STOPPED):
+        assert health_after(ill, ACCEPTED, ill.held_until, 0.5) == RouteHealth("main")
+
+
+@pytest.mark.parametrize("ill", [HELD, STOPPED])
+def test_a_call_that_was_under_way_when_the_route_was_held_does_not_open_it(ill: RouteHealth) -> None:
+    assert health_after(ill, ACCEPTED, NOW, 0.5) is None
+
+
+def test_a_healthy_route_that_goes_on_accepting_needs_no_write() -> None:
+    assert health_after(RouteHealth("main"), ACCEPTED, NOW, 0.5) is None
+
+
+def test_the_other_calls_of_a_burst_add_no_strike() -> None:
+    assert health_after(HELD, THROTTLED, NOW, 0.5) is None
+    assert health_after(STOPPED, MISCONFIGURED, NOW, 0.5) is None
+
+
+def test_a_call_under_way_that_asks_for_more_time_gets_it_without_a_strike() -> None:
+    longer = after(HELD, replace(THROTTLED, retry_after_s=600.0))
+    assert (longer.held_until, longer.strikes) == (NOW + 600.0, 1)
+    assert health_after(HELD, replace(THROTTLED, retry_after_s=5.0), NOW, 0.5) is None
+
+
+def test_a_throttled_probe_leaves_a_stopped_route_stopped() -> None:
+    probed = after(STOPPED, replace(THROTTLED, retry_after_s=90.0), now=STOPPED.held_until)
+    assert (probed.state, probed.held_until) == (RouteState.STOPPED, STOPPED.held_until + 90.0)
+
+
+def test_a_throttled_route_that_turns_out_to_be_misconfigured_is_stopped_and_never_held_shorter() -> None:
+    throttled = replace(HELD, held_until=NOW + 600.0)
+    stopped = after(throttled, MISCONFIGURED)
+    assert (stopped.state, stopped.held_until, stopped.reason) == (RouteState.STOPPED, NOW + 600.0, "401 bad key")
+
+
+@given(healths(), verdicts(Outcome.THROTTLED, Outcome.MISCONFIGURED), chances)
+def test_bad_news_never_shortens_a_rest_nor_opens_a_stopped_route(
+    health: RouteHealth, verdict: Verdict, chance: float
+) -> None:
+    changed = health_after(health, verdict, NOW, chance) or health
+    assert changed.held_until >= health.held_until
+    assert changed.held_until > NOW
+    assert changed.strikes in (health.strikes, health.strikes + 1)
+    if RouteState.STOPPED in (health.state,) or verdict.outcome is Outcome.MISCONFIGURED:
+        assert changed.state is RouteState.STOPPED
+    if verdict.outcome is Outcome.THROTTLED:
+        assert changed.held_until >= NOW + (verdict.retry_after_s or 0.0)

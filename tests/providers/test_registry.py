@@ -1,0 +1,116 @@
+"""Building a route from its settings: every mistake is named with its setting, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from posthouse.config import parse_config
+from posthouse.errors import ConfigError
+from posthouse.providers.http_settings import HttpSettings
+from posthouse.providers.port import Provider
+from posthouse.providers.registry import PROVIDERS, build_provider
+from posthouse.providers.transport import AiohttpTransport
+
+GOOD = {"provider": "http", "url": "https://api.example.com/v1/send", "api_key": "env:MAIN_KEY"}
+
+
+def build(**settings: Any) -> Provider:
+    own = {name: value for name, value in (GOOD | settings).items() if value is not None}
+    config = parse_config({"database": "sqlite://", "routes": {"main": own}}, environment={})
+    return build_provider("main", config.routes["main"], transport_factory=AiohttpTransport, now=lambda: 0.0)
+
+
+def test_a_route_is_built_without_opening_or_reading_anything() -> None:
+    assert build().facts.name == "main"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"provider": "htp"}, "routes.main.provider: 'htp' is not a provider; did you mean 'http'?"),
+        ({"provider": "pigeon"}, "routes.main.provider: 'pigeon' is not a provider; there are: http"),
+        ({"url": None}, "routes.main.url: is missing"),
+        ({"url": "api.example.com"}, "routes.main.url: is not an address such as https://"),
+        ({"url": "ftp://api.example.com"}, "routes.main.url: is not an address"),
+        ({"url": "https://api.example.com:99999/"}, "routes.main.url: is not an address"),
+        ({"url": "https://api.example.com/a b"}, "routes.main.url: is not an address"),
+        ({"url": "https://u:p@api.example.com/"}, "routes.main.url: must not hold credentials; give auth"),
+        (
+            {"adress_format": "text"},
+            "routes.main.adress_format: there is no such setting; did you mean 'address_format'?",
+        ),
+        ({"method": "GET"}, "routes.main.method: input should be 'POST' or 'PUT'"),
+        ({"api_key": None}, 'routes.main: api_key is missing: auth = "bearer" needs it (or set auth = "none")'),
+        ({"api_key": 5}, "routes.main.api_key: must be 'env:NAME', 'file:PATH' or the value itself"),
+        ({"auth": "basic"}, 'routes.main: username is missing: auth = "basic" needs it'),
+        ({"auth_header": "X Key"}, "routes.main.auth_header: 'X Key' is not the name of a header"),
+        ({"headers": {"X-A": "a\nb"}}, "routes.main.headers: the value of X-A must be printable ASCII text"),
+        ({"headers": {"content-type": "text/plain"}}, "routes.main.headers: the Content-Type is always"),
+        ({"headers": "X-A: 1"}, "routes.main.headers: must be a table of names and values"),
+        ({"headers": {"authorization": "x"}}, "routes.main: the header 'authorization' would be sent twice"),
+        (
+            {"headers": {"Idempotency-key": "x"}, "idempotency_header": "Idempotency-Key"},
+            "routes.main: the header 'idempotency-key' would be sent twice",
+        ),
+        ({"body": 5}, "routes.main.body: must be a table, or text with a JSON object"),
+        ({"body": "{"}, "routes.main.body: is text but not JSON"),
+        ({"body": "[]"}, "routes.main.body: must be a table"),
+        (
+            {"body": {"to": "{to}", "message": {"Subject": "{sujbect}"}}},
+            "routes.main.body: message.Subject: there is no placeholder {sujbect}; did you mean 'subject'?",
+        ),
+        ({"body": {"from": "{from}", "subject": "{subject}"}}, "routes.main: body has no place for {to}"),
+        (
+            {"body": {"to": "{to}", "subject": "{subject}"}},
+            'routes.main: body has no place for {from} (or set ignore = ["from"])',
+        ),
+        ({"ignore": ["bcc"]}, "routes.main.ignore.0: input should be"),
+        ({"idempotency_lifetime": "30m"}, "routes.main: idempotency_lifetime needs idempotency_header"),
+        ({"idempotency_lifetime": "soon"}, "routes.main.idempotency_lifetime: 'soon' is not a duration"),
+        ({"message_id": "a..b"}, "routes.main.message_id: 'a..b' is not a path into the answer"),
+        ({"message_id": "header:X Id"}, "routes.main.message_id: 'X Id' is not the name of a header"),
+        ({"look_up_url": "https://api.example.com/v1"}, "routes.main.look_up_url: must say with {id} where"),
+        ({"look_up_found": "id"}, "routes.main: look_up_found and look_up_message_id need look_up_url"),
+        ({"health_url": "health"}, "routes.main.health_url: is not an address"),
+        ({"ca_file": "/nowhere/ca.pem"}, "routes.main.ca_file: there is no file /nowhere/ca.pem"),
+        ({"connect_timeout": "20s"}, "routes.main: connect_timeout is longer than timeout"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_wrong_setting_is_named(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match="^" + re.escape(complaint)):
+        build(**settings)
+
+
+def test_no_setting_shows_a_secret() -> None:
+    settings = HttpSettings.model_validate(
+        {
+            "url": "https://api.example.com",
+            "api_key": "swordfish",
+            "username": "swordfish",
+            "password": "swordfish",
+            "headers": {"X-Token": "swordfish"},
+        }
+    )
+    assert "swordfish" not in repr(settings)
+    assert "swordfish" not in str(settings)
+
+
+def test_an_error_about_a_credential_does_not_show_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(url="https://user:swordfish@api.example.com")
+    assert "swordfish" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_every_setting_of_every_provider_is_described(name: str) -> None:
+    for field_name, field in PROVIDERS[name].settings.model_fields.items():
+        assert field.description, field_name
+
+
+def test_the_documentation_names_every_setting(docs_page: str) -> None:
+    for field_name in HttpSettings.model_fields:
+        assert f"`{field_name}`" in docs_page, field_name

@@ -1,0 +1,135 @@
+"""The promise (I1, I2, I3, I6, I8 of the design), checked on a finished world against the providers' own ledgers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+
+from posthouse.core.lifecycle import Status
+from posthouse.core.policy import OnUnknown
+from posthouse.sandbox.ledger import Acceptance
+from posthouse.store.schema import attempts, sends
+from tests.simulation.world import World
+
+TIMEOUT_MAX_S = 16.0
+"""The longest that a call which began in time may take to be accepted: its timeout, the latency, the slowest fault."""
+
+
+def rows(world: World) -> dict[str, Any]:
+    """Every row of the ledger by its key."""
+    with world.store.database.read() as connection:
+        return {row.dedupe_key: row for row in connection.execute(select(sends))}
+
+
+def accepted_by(world: World, row: Any) -> list[tuple[str, Acceptance]]:
+    """Every acceptance of one send, with its route, by the providers' ledgers."""
+    return [(route, item) for route, api in world.apis.items() for item in api.ledger.by_key(row.idempotency_key)]
+
+
+def nothing_committed_is_lost(world: World) -> None:
+    """I1: every committed email has its row, and every row has ended or is held for a person."""
+    found = rows(world)
+    committed = {key for key, asked in world.asked.items() if asked.committed}
+    assert set(found) == committed, f"rows and committed emails differ: {set(found) ^ committed}"
+    assert world.quiet_at_s is not None, f"something never ended: {_open(found)}"
+    for key, row in found.items():
+        held = row.status == Status.UNKNOWN and row.next_try_at is None
+        assert held or row.status in {"accepted", "failed", "expired", "cancelled"}, f"{key} is {row.status}"
+
+
+def what_is_called_accepted_was(world: World) -> None:
+    """I1: `accepted` means that a provider has it; `failed`, `expired` and `cancelled` mean that none has."""
+    for key, row in rows(world).items():
+        copies = accepted_by(world, row)
+        if row.status == Status.ACCEPTED:
+            assert copies, f"{key} is called accepted, and no provider has it"
+        elif row.status != Status.UNKNOWN and not world.suspended:
+            assert not copies, f"{key} is called {row.status}, and {copies[0][0]} accepted it"
+
+
+def nothing_is_doubled_silently(world: World) -> None:
+    """I2: more than one acceptance only where the row says that there may be, and only where the policy allows it."""
+    for key, row in rows(world).items():
+        copies = accepted_by(world, row)
+        if len(copies) <= 1:
+            continue
+        assert row.maybe_duplicate, f"{key} was accepted {len(copies)} times, and the row doesn't say so"
+        if not world.suspended:
+            policy = world.policies[row.type]
+            assert policy.on_unknown is OnUnknown.RESEND, f"{key} was doubled although its type says hold"
+            natures = [world.natures[route] for route, _ in copies]
+            assert not any(nature.key or nature.look_up for nature in natures), (
+                f"{key} was doubled on a route that dedupes or can be asked"
+            )
+
+
+def nothing_is_sent_too_late(world: World) -> None:
+    """I3: no acceptance of a call that began after the expiry or the cancellation."""
+    for key, row in rows(world).items():
+        for route, copy in accepted_by(world, row):
+            assert world.suspended or copy.at < row.expires_at + TIMEOUT_MAX_S, f"{key} was sent after its expiry"
+            cancelled_at = world.asked[key].cancelled_at
+            if cancelled_at is not None and row.status == Status.CANCELLED and not world.suspended:
+                assert copy.at < cancelled_at, f"{key} was sent by {route} after it was cancelled"
+        asked = world.asked[key].email
+        if asked.send_at is not None:
+            assert all(copy.at >= asked.send_at.timestamp() for _, copy in accepted_by(world, row)), f"{key}: too early"
+
+
+def unknown_stays_with_its_route(world: World) -> None:
+    """I6: after a call that may have been accepted, no other route is called until that is resolved."""
+    with world.store.database.read() as connection:
+        calls = connection.execute(
+            select(attempts).order_by(attempts.c.send_id, attempts.c.ended_at, attempts.c.id)
+        ).all()
+    open_route: dict[int, str] = {}
+    for call in calls:
+        if call.via in ("send", "replay"):
+            pinned = open_route.get(call.send_id)
+            assert pinned is None or pinned == call.route or world.suspended, (
+                f"send {call.send_id}: unknown on {pinned}, then handed to {call.route}"
+            )
+        if call.outcome == "accepted" or call.code == "look_up_missing" or call.rule == "rejected replay":
+            open_route.pop(call.send_id, None)
+        elif call.maybe_accepted and call.route in world.apis:
+            open_route.setdefault(call.send_id, call.route)
+        elif call.via == "send" and call.fence == _fence_of_open(calls, call):
+            open_route.pop(call.send_id, None)
+    for key, row in rows(world).items():
+        routes = {route for route, _ in accepted_by(world, row)}
+        assert len(routes) <= 1 or world.suspended, f"{key} was accepted by {routes}"
+
+
+def _fence_of_open(calls: Any, call: Any) -> int:
+    return next((c.fence for c in calls if c.send_id == call.send_id and c.maybe_accepted), -1)
+
+
+def the_application_is_never_held_up(world: World) -> None:
+    """I8: an enqueue never fails because of a provider, a worker or the network."""
+    assert not world.enqueue_errors, world.enqueue_errors
+
+
+def nobody_ever_tries_twice(world: World) -> None:
+    """The canary: it must fail in some runs, or the harness can't find anything."""
+    for key, row in rows(world).items():
+        assert row.attempts <= 1, f"{key} took {row.attempts} attempts"
+
+
+def _open(found: dict[str, Any]) -> list[str]:
+    ended = {"accepted", "failed", "expired", "cancelled"}
+    return [
+        f"{key}: {row.status}, next {row.next_try_at}, {row.last_error}"
+        for key, row in found.items()
+        if row.status not in ended
+    ]
+
+
+ALL = (
+    nothing_committed_is_lost,
+    what_is_called_accepted_was,
+    nothing_is_doubled_silently,
+    nothing_is_sent_too_late,
+    unknown_stays_with_its_route,
+    the_application_is_never_held_up,
+)
