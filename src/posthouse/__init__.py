@@ -1,8 +1,8 @@
 """Reliable email sending for applications: an outbox in your own database.
 
-    outbox = posthouse.Outbox()                 # reads posthouse.toml
-    with engine.begin() as transaction:
-        outbox.enqueue(transaction, posthouse.Email(key="order-1042-receipt", to="ada@example.com", ...))
+outbox = posthouse.Outbox()                 # reads posthouse.toml
+with engine.begin() as transaction:
+    outbox.enqueue(transaction, posthouse.Email(key="order-1042-receipt", to="ada@example.com", ...))
 """
 
 from posthouse.app import Outbox

@@ -14,13 +14,15 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from posthouse import outbox
 from posthouse.config import Config, load_config
+from posthouse.core.outcome import Verdict
 from posthouse.core.policy import TypePolicy, type_policies
 from posthouse.errors import ConfigError
 from posthouse.providers.port import Provider
@@ -33,10 +35,15 @@ from posthouse.store.store import Store
 from posthouse.store.worker_lock import WorkerLock
 
 if TYPE_CHECKING:
+    from posthouse.sandbox.fault_text import FaultSettings
     from posthouse.store.threads import StoreThreads
-    from posthouse.worker.supervisor import Worker
+    from posthouse.worker.supervisor import Worker, WorkerParts
+
+T = TypeVar("T")
 
 LOCK_POLL_S: Final = 0.5
+SANDBOX_KEPT: Final = 10_000
+"""So many of its newest messages and calls a sandbox keeps whole."""
 
 log = logging.getLogger("posthouse.app")
 
@@ -84,6 +91,11 @@ class App:
         """The store over it."""
         return Store(self.database)
 
+    def close(self) -> None:
+        """Closes the database's connections, where there are any."""
+        if "database" in vars(self):
+            self.database.close()
+
     def providers(self) -> dict[str, Provider]:
         """Every configured route's provider, new. Raises ConfigError."""
         return {
@@ -112,6 +124,42 @@ class App:
 
         run_until_signal(work)
 
+    def reconcile(self) -> int | None:
+        """One pass over the unknown sends that are due; how many were looked after.
+
+        None where a worker has the SQLite file: it does this itself, every few seconds. Raises as `run_worker`.
+        """
+        from posthouse.store.threads import StoreThreads
+        from posthouse.worker.one_pass import reconcile_once
+
+        check(self.database)
+        file = self.database.sqlite_file
+        lock = None if file is None else WorkerLock(file)
+        if lock is not None and not lock.acquire():
+            return None
+        executor = StoreThreads(single=self.database.is_sqlite)
+        try:
+            return _run(reconcile_once(self._worker_parts(self.providers(), executor)))
+        finally:
+            executor.close()
+            if lock is not None:
+                lock.release()
+
+    def ask_health(self) -> dict[str, Verdict | None]:
+        """What each route's health URL says now; None for a route that has none. Raises ConfigError."""
+
+        async def ask(provider: Provider) -> Verdict | None:
+            try:
+                return await provider.health()
+            finally:
+                await provider.close()
+
+        async def ask_all() -> list[Verdict | None]:
+            return await asyncio.gather(*(ask(provider) for provider in providers.values()))
+
+        providers = self.providers()
+        return dict(zip(providers, _run(ask_all()), strict=True))
+
     async def _work(self, providers: dict[str, Provider], stop: asyncio.Event) -> None:
         from posthouse.store.threads import StoreThreads
 
@@ -119,7 +167,7 @@ class App:
         if stop.is_set():
             return
         executor = StoreThreads(single=self.database.is_sqlite)
-        worker = self._worker(providers, executor, alone=lock is not None)
+        worker = self.worker(providers, executor, alone=lock is not None)
         try:
             await _until(worker.run(), stop, worker.stop)
         finally:
@@ -139,24 +187,72 @@ class App:
             await asyncio.sleep(LOCK_POLL_S)
         return lock
 
-    def _worker(self, providers: dict[str, Provider], executor: StoreThreads, *, alone: bool) -> Worker:
-        from posthouse.worker.rendering import Renderer
-        from posthouse.worker.supervisor import Identity, Worker, WorkerParts
+    def worker(self, providers: dict[str, Provider], executor: StoreThreads, *, alone: bool = False) -> Worker:
+        """One worker, not yet running. `alone`: no other can live (see `WorkerParts`)."""
+        from posthouse.worker.supervisor import Worker
 
-        return Worker(
-            WorkerParts(
-                store=self.store,
-                executor=executor,
-                providers=providers,
-                policies=self.policies,
-                renderer=Renderer(self.config.templates, self.config.sender),
-                settings=self.config.worker,
-                retention=retention_limits(self.config),
-                identity=Identity(socket.gethostname(), os.getpid(), version("posthouse")),
-                chance=self.chance,
-                alone=alone,
-            )
+        return Worker(self._worker_parts(providers, executor, alone=alone))
+
+    def _worker_parts(
+        self, providers: dict[str, Provider], executor: StoreThreads, *, alone: bool = False
+    ) -> WorkerParts:
+        from posthouse.worker.rendering import Renderer
+        from posthouse.worker.supervisor import Identity, WorkerParts
+
+        return WorkerParts(
+            store=self.store,
+            executor=executor,
+            providers=providers,
+            policies=self.policies,
+            renderer=Renderer(self.config.templates, self.config.sender),
+            settings=self.config.worker,
+            retention=retention_limits(self.config),
+            identity=Identity(socket.gethostname(), os.getpid(), version("posthouse")),
+            chance=self.chance,
+            alone=alone,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """A sandbox as `posthouse sandbox` is told to be; see `SandboxApi`."""
+
+    host: str
+    port: int  # 0: any free one
+    faults: FaultSettings
+    api_key: str | None = None
+    idempotency: bool = True
+    look_up: bool = True
+    look_up_lag_s: float = 0.0
+
+
+def run_sandbox(settings: SandboxSettings, started: Callable[[str, int], None]) -> None:
+    """A sandbox until SIGTERM or SIGINT; `started` is told its URL and the seed that replays it. Raises ConfigError."""
+    from posthouse.sandbox.api import SandboxApi
+    from posthouse.sandbox.faults import FaultPlan
+    from posthouse.sandbox.http import serve
+    from posthouse.sandbox.ledger import Ledger
+
+    given = settings.faults.seed
+    seed = random.randrange(2**32) if given is None else given  # noqa: S311  # draws faults, keeps no secrets
+    api = SandboxApi(
+        Ledger(kept_max=SANDBOX_KEPT),
+        FaultPlan(settings.faults.faults),
+        chance=random.Random(seed),  # noqa: S311
+        started_at=time.time(),
+        api_key=settings.api_key,
+        idempotency=settings.idempotency,
+        look_up=settings.look_up,
+        look_up_lag_s=settings.look_up_lag_s,
+    )
+
+    async def run(stop: asyncio.Event) -> None:
+        server = await serve(api, clock=time.time, host=settings.host, port=settings.port)
+        started(server.url, seed)
+        await stop.wait()
+        await server.close()
+
+    run_until_signal(run)
 
 
 def retention_limits(config: Config) -> Limits:
@@ -176,8 +272,12 @@ def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]])
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await main(stop)
 
+    _run(run())
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run())
+        return runner.run(work)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

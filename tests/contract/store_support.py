@@ -22,6 +22,7 @@ from posthouse.core.intervention import Intervention
 from posthouse.core.lifecycle import Status
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import Category, TypePolicy
+from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import Attempt, Change, SendState, Via
 from posthouse.core.settlement import settle
 from posthouse.email import Email
@@ -57,9 +58,7 @@ def outbox(clock: Callable[[], float] = time.time) -> Outbox:
 
 def email(key: str, **fields: Any) -> Email:
     """A receipt for Ada, but for what `fields` says."""
-    return Email(
-        **{"key": key, "type": "receipt", "to": "ada@example.com", "subject": "Hello", "text": "Hi"} | fields
-    )
+    return Email(**{"key": key, "type": "receipt", "to": "ada@example.com", "subject": "Hello", "text": "Hi"} | fields)
 
 
 def accepted(message_id: str | None = "m-1") -> Verdict:
@@ -83,9 +82,11 @@ def report(
 ) -> Report:
     """What a worker says after a call of one second that ended at `at`."""
     attempt = Attempt(send.id, send.fence, "main", at - 1.0, at, verdict, via)
-    return Report(
-        send.id, send.fence, partial(settle, attempt=attempt, policy=policy, now=at, chance=0.5), attempt
-    )
+    return Report(send.id, send.fence, partial(settle, attempt=attempt, policy=policy, now=at, chance=0.5), attempt)
+
+
+ROUTES = RoutePlan("main", {"main": "standby", "standby": "main"}, pins=True)
+"""What the tests' claims write: the first call on main, the next on the other route."""
 
 
 class Bench:
@@ -135,7 +136,7 @@ class Bench:
     def claim(
         self, count: int = 1, lane: str = "receipt", *, worker: int | None = None, now: float | None = None
     ) -> list[ClaimedSend]:
-        return self.store.queue.claim(lane, count, worker or self.worker, now or self.now)
+        return self.store.queue.claim(lane, count, worker or self.worker, now or self.now, ROUTES)
 
     def claim_one(self, lane: str = "receipt", *, worker: int | None = None, now: float | None = None) -> SendState:
         """Claims exactly one send."""

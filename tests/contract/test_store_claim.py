@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from sqlalchemy import delete, select
 
 from posthouse.core.lifecycle import Status
+from posthouse.core.routing import RoutePlan
 from posthouse.core.settlement import release
 from posthouse.store.database import Database
 from posthouse.store.queue import Queue, Report
 from posthouse.store.schema import contents, sends
-from tests.contract.store_support import Bench, accepted, race, report, transient
+from tests.contract.store_support import ROUTES, Bench, accepted, race, report, transient
 
 
 def test_due_sends_are_claimed_in_the_order_in_which_they_became_due(bench: Bench) -> None:
@@ -147,15 +150,13 @@ def test_a_worker_finds_what_it_owns_and_nothing_younger(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("claimers", [2, 8])
-def test_many_claimers_get_every_send_once(
-    bench: Bench, open_another: Callable[[], Database], claimers: int
-) -> None:
+def test_many_claimers_get_every_send_once(bench: Bench, open_another: Callable[[], Database], claimers: int) -> None:
     ids = bench.put(2000)
     queues = [Queue(open_another()) for _ in range(claimers)]
 
     def claim_all(queue: Queue, worker: int) -> list[int]:
         got: list[int] = []
-        while claimed := queue.claim("receipt", 50, worker, bench.now):
+        while claimed := queue.claim("receipt", 50, worker, bench.now, ROUTES):
             got += [send.state.id for send in claimed]
         return got
 
@@ -165,3 +166,29 @@ def test_many_claimers_get_every_send_once(
     assert sorted(id_ for got in results for id_ in got) == ids
     with bench.store.database.read() as connection:
         assert set(connection.scalars(select(sends.c.fence))) == {1}
+
+
+@pytest.mark.parametrize("pins", [True, False])
+def test_a_claim_writes_the_route_that_the_plan_says(bench: Bench, pins: bool) -> None:
+    routes = RoutePlan("b", {"a": "c", "b": "c", "c": "b"}, pins=pins)
+    cases = itertools.product((0, 1), (None, "a", "b", "c", "gone"), (None, bench.now))
+    for number, (attempts, route, unknown_since) in enumerate(cases):
+        bench.put(1, f"k{number}", attempts=attempts, route=route, unknown_since=unknown_since)
+    before = {send.state.id: send.state for send in bench.store.ledger.ids(Status.PENDING, None, 100)}
+
+    claimed = bench.store.queue.claim("receipt", 100, bench.worker, bench.now, routes)
+
+    assert {send.state.id: send.state.route for send in claimed} == {
+        id_: routes.next_route(state) for id_, state in before.items()
+    }
+
+
+def test_a_claimed_send_is_given_another_route_only_while_it_is_ours(bench: Bench) -> None:
+    bench.enqueue("k")
+    state = bench.claim_one()
+    assert bench.store.queue.reroute(state, "standby")
+    assert bench.row("k")["route"] == "standby"
+    assert not bench.store.queue.reroute(replace(state, fence=state.fence - 1), "main")
+    bench.settle(Report(state.id, state.fence, lambda send: release(send, again_at=bench.now)))
+    assert not bench.store.queue.reroute(state, "main")
+    assert bench.row("k")["route"] == "standby"

@@ -18,8 +18,8 @@ NOW = 1_800_000_000.0
 PAGE = "<html><head><title>403 Forbidden</title></head><body>nginx</body></html>"
 
 
-def verdict(status: int, text: str = "", complete: bool = True, **headers: str) -> Verdict:
-    return judge(status, {name.replace("_", "-"): value for name, value in headers.items()}, text, complete, NOW)
+def verdict(status: int, text: str = "", **headers: str) -> Verdict:
+    return judge(status, {name.replace("_", "-"): value for name, value in headers.items()}, text, True, NOW)
 
 
 # What an answer must mean, written down apart from the rules: outcome, may have been accepted, spends an attempt.
@@ -326,7 +326,7 @@ def test_a_redirect_says_where_to() -> None:
 
 
 def test_a_cut_answer_says_so_and_stays_accepted() -> None:
-    found = verdict(200, '{"id":"4', complete=False)
+    found = judge(200, {}, '{"id":"4', False, NOW)
     assert (found.outcome, found.text) == (Outcome.ACCEPTED, "(the answer was cut off)")
 
 

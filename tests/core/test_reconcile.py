@@ -148,6 +148,14 @@ def test_a_no_after_the_lag_puts_the_send_back_unmarked() -> None:
     assert (change.unknown_since, change.unknown_fence, change.maybe_duplicate) == (None, None, False)
 
 
+def test_a_no_of_one_route_says_nothing_about_the_other_that_a_send_may_have_gone_to() -> None:
+    free = replace(POLICY, unknown_may_change_route=True)
+    twice = replace(UNKNOWN, maybe_duplicate=True)
+    change = told(MISSING, asked_s=700.0, send=twice, policy=free)
+    assert (change.status, change.unknown_fence) == (Status.UNKNOWN, 1)
+    assert told(MISSING, asked_s=700.0, send=twice).status is Status.PENDING  # its route was pinned
+
+
 def test_a_no_for_a_send_that_is_out_of_attempts_ends_it() -> None:
     change = told(MISSING, asked_s=615.0, send=replace(UNKNOWN, failures=5))
     assert (change.status, change.next_try_at) == (Status.FAILED, None)

@@ -17,9 +17,9 @@ from posthouse.core.routing import (
     RouteHealth,
     RouteState,
     candidates,
-    choose,
     health_after,
     opens_at,
+    route_plan,
 )
 from posthouse.core.sends import SendState
 from tests.core.strategies import NOW, ROUTES, chances, policies, sends, verdicts
@@ -45,6 +45,11 @@ def after(health: RouteHealth, verdict: Verdict, now: float = NOW) -> RouteHealt
 # Choosing.
 
 
+def choose(send: SendState, policy: TypePolicy, health: dict[str, RouteHealth], now: float) -> str | None:
+    plan = route_plan(policy, health, now)
+    return None if plan is None else plan.next_route(send)
+
+
 def test_a_new_send_takes_the_first_route_of_its_type() -> None:
     assert choose(FRESH, POLICY, {}, NOW) == "main"
 
@@ -54,9 +59,10 @@ def test_a_held_route_is_passed_over() -> None:
     assert choose(FRESH, POLICY, {"main": HELD}, NOW + 30) == "main"
 
 
-def test_no_route_is_chosen_while_all_are_held() -> None:
+def test_there_is_no_plan_while_all_routes_are_held() -> None:
     both = {"main": HELD, "standby": replace(HELD, name="standby")}
-    assert choose(FRESH, POLICY, both, NOW) is None
+    assert route_plan(POLICY, both, NOW) is None
+    assert route_plan(replace(POLICY, routes=()), {}, NOW) is None
 
 
 def test_after_a_failure_the_next_route_comes_first_and_the_last_one_is_followed_by_the_first() -> None:
@@ -64,27 +70,33 @@ def test_after_a_failure_the_next_route_comes_first_and_the_last_one_is_followed
     assert choose(replace(FRESH, attempts=2, route="standby"), POLICY, {}, NOW) == "main"
 
 
+def test_a_send_that_was_given_back_before_its_first_call_has_not_failed_anywhere() -> None:
+    assert choose(replace(FRESH, attempts=0, route="main"), POLICY, {}, NOW) == "main"
+
+
 def test_after_a_failure_the_same_route_is_better_than_none() -> None:
     failed = replace(FRESH, attempts=1, route="main")
     assert choose(failed, POLICY, {"standby": replace(HELD, name="standby")}, NOW) == "main"
 
 
-def test_an_unknown_outcome_pins_the_send_to_its_route() -> None:
+def test_a_send_whose_route_left_its_type_starts_with_the_first() -> None:
+    assert choose(replace(FRESH, attempts=1, route="gone"), POLICY, {}, NOW) == "main"
+
+
+def test_an_unknown_outcome_pins_the_send_to_its_route_whatever_its_health() -> None:
     assert choose(OPEN_ON_MAIN, POLICY, {}, NOW) == "main"
-    assert choose(OPEN_ON_MAIN, POLICY, {"main": HELD}, NOW) is None
+    assert choose(OPEN_ON_MAIN, POLICY, {"main": HELD}, NOW) == "main"
+    assert candidates(OPEN_ON_MAIN, POLICY) == ("main",)
 
 
 def test_a_type_may_let_an_unknown_outcome_change_its_route() -> None:
     free = replace(POLICY, unknown_may_change_route=True)
     assert choose(OPEN_ON_MAIN, free, {}, NOW) == "standby"
+    assert candidates(OPEN_ON_MAIN, free) == ("main", "standby")
 
 
-def test_a_pinned_send_whose_type_left_its_route_has_none() -> None:
-    assert choose(OPEN_ON_MAIN, replace(POLICY, routes=("standby",)), {}, NOW) is None
-
-
-def test_a_type_without_routes_has_none() -> None:
-    assert choose(FRESH, replace(POLICY, routes=()), {}, NOW) is None
+def test_a_pinned_send_whose_type_left_its_route_has_no_candidates() -> None:
+    assert candidates(OPEN_ON_MAIN, replace(POLICY, routes=("standby",))) == ()
 
 
 @st.composite
@@ -101,42 +113,40 @@ known_health = st.fixed_dictionaries({}, optional={name: healths(name) for name 
 
 
 @given(sends(Status.SENDING), policies(), known_health)
-def test_a_chosen_route_is_the_types_may_be_used_and_respects_the_pin(
+def test_a_planned_route_is_the_types_may_be_used_and_respects_the_pin(
     send: SendState, policy: TypePolicy, health: dict[str, RouteHealth]
 ) -> None:
-    chosen = choose(send, policy, health, NOW)
-    if chosen is None:
-        assert all(not health[name].takes(NOW) for name in candidates(send, policy))
+    plan = route_plan(policy, health, NOW)
+    if plan is None:
+        assert all(not health[name].takes(NOW) for name in policy.routes)
+        return
+    chosen = plan.next_route(send)
+    if send.unresolved and not policy.unknown_may_change_route:
+        assert chosen == send.route
         return
     assert chosen in policy.routes
     assert chosen not in health or health[chosen].takes(NOW)
-    if send.unresolved and not policy.unknown_may_change_route:
-        assert chosen == send.route
 
 
-@given(sends(Status.SENDING), policies())
-def test_an_unpinned_send_may_take_every_route_of_its_type_once(send: SendState, policy: TypePolicy) -> None:
-    free = replace(policy, unknown_may_change_route=True)
-    assert sorted(candidates(send, free)) == sorted(policy.routes)
+# When a route may be used again.
 
 
-# When a type may send again.
-
-
-def test_a_type_opens_when_the_first_of_its_routes_does() -> None:
+def test_routes_open_when_the_first_of_them_does() -> None:
     both = {"main": HELD, "standby": replace(HELD, name="standby", held_until=NOW + 10)}
-    assert opens_at(POLICY, both, NOW) == NOW + 10
-    assert opens_at(POLICY, {"main": HELD}, NOW) == NOW
-    assert opens_at(POLICY, both, NOW + 20) == NOW + 20
+    assert opens_at(POLICY.routes, both, NOW) == NOW + 10
+    assert opens_at(("main",), both, NOW) == NOW + 30
+    assert opens_at(POLICY.routes, {"main": HELD}, NOW) == NOW
+    assert opens_at(POLICY.routes, both, NOW + 20) == NOW + 20
+    assert opens_at((), both, NOW) == NOW
 
 
 @given(policies(), known_health)
-def test_a_type_opens_exactly_when_a_new_send_finds_a_route(policy: TypePolicy, health: dict[str, RouteHealth]) -> None:
-    at = opens_at(policy, health, NOW)
+def test_a_type_opens_exactly_when_it_has_a_plan(policy: TypePolicy, health: dict[str, RouteHealth]) -> None:
+    at = opens_at(policy.routes, health, NOW)
     assert at >= NOW
-    assert choose(FRESH, policy, health, at) is not None
+    assert route_plan(policy, health, at) is not None
     if at > NOW:
-        assert choose(FRESH, policy, health, NOW) is None
+        assert route_plan(policy, health, NOW) is None
 
 
 # Health.

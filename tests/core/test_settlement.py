@@ -12,7 +12,7 @@ from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import Category, TypePolicy
 from posthouse.core.sends import Attempt, Change, SendState, Via
-from posthouse.core.settlement import end_life, next_try_at, reap, refuse, settle
+from posthouse.core.settlement import end_life, next_try_at, reap, refuse, release, settle
 from tests.core.strategies import NOW, attempts_on, chances, policies, sends, verdicts
 
 POLICY = TypePolicy("receipt", routes=("main", "standby"), max_attempts=3)
@@ -227,6 +227,14 @@ def test_the_send_of_a_dead_worker_becomes_unknown_and_is_looked_at_at_once() ->
     change = reap(SENDING, claimed_at=NOW - 20, now=NOW)
     assert (change.status, change.next_try_at, change.spends_attempt) == (Status.UNKNOWN, NOW, True)
     assert (change.unknown_since, change.unknown_fence) == (NOW - 20, 1)
+
+
+def test_that_no_call_had_begun_is_true_also_after_the_reaper_took_it_for_one() -> None:
+    reaped = replace(UNKNOWN, fence=UNKNOWN.unknown_fence or 0)
+    change = release(reaped, NOW)
+    assert change is not None
+    assert (change.status, change.unknown_fence) == (Status.PENDING, None)
+    assert release(replace(reaped, fence=reaped.fence + 1), NOW) is None
 
 
 def test_only_a_send_in_hand_can_be_reaped() -> None:

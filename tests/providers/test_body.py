@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
 from typing import Any
 
 import pytest
@@ -259,7 +260,7 @@ def test_the_same_send_gives_the_same_bytes_in_whatever_order_its_metadata_came(
         ({"a": "with {metadata}"}, "a: {metadata} is not text; within other words"),
         ({"a": "{subject"}, "a: a single brace; a literal one is written twice"),
         ({"a": "{}"}, "a: there is no placeholder {}"),
-        ({"a": object()}, "a: a object has no form in JSON"),
+        ({"a": date(2026, 1, 1)}, "a: a date has no form in JSON"),
     ],
     ids=str,
 )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any
 
 import pytest
 
-from posthouse.config import parse_config
+from posthouse.config import RouteSettings, parse_config
+from posthouse.core.outcome import Outcome
 from posthouse.errors import ConfigError
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import PROVIDERS, build_provider
-from posthouse.providers.transport import AiohttpTransport
+from posthouse.providers.transport import AiohttpTransport, HttpAnswer, HttpRequest
+from tests.providers.docs_tables import PAGE, with_tables
+from tests.providers.messages import full_message
 
 GOOD = {"provider": "http", "url": "https://api.example.com/v1/send", "api_key": "env:MAIN_KEY"}
 
@@ -111,6 +115,36 @@ def test_every_setting_of_every_provider_is_described(name: str) -> None:
         assert field.description, field_name
 
 
-def test_the_documentation_names_every_setting(docs_page: str) -> None:
+def test_the_documentations_tables_are_those_of_the_code(docs_page: str) -> None:
+    """Write them anew with: python -m tests.providers.docs_tables"""
+    assert with_tables(docs_page) == docs_page
     for field_name in HttpSettings.model_fields:
-        assert f"`{field_name}`" in docs_page, field_name
+        assert f"| `{field_name}` |" in docs_page, field_name
+
+
+def documented_routes() -> list[tuple[str, RouteSettings]]:
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    configs = [parse_config({"database": "sqlite://"} | tomllib.loads(block), environment={}) for block in blocks]
+    return [(name, route) for config in configs for name, route in config.routes.items()]
+
+
+@pytest.mark.parametrize(("name", "route"), documented_routes(), ids=lambda v: v if isinstance(v, str) else "")
+async def test_every_example_of_the_documentation_works(name: str, route: RouteSettings) -> None:
+    sent: list[HttpRequest] = []
+
+    class Accepting:
+        async def request(self, request: HttpRequest, *, timeout_s: float) -> HttpAnswer:
+            sent.append(request)
+            return HttpAnswer(200, {}, b'{"id":"m-1"}')
+
+        async def close(self) -> None: ...
+
+    given = RouteSettings.model_validate(
+        route.model_dump(include={"provider"})
+        | route.own
+        | dict.fromkeys({"api_key", "password", "username"} & set(route.own), "k")
+    )
+    provider = build_provider(name, given, transport_factory=lambda _: Accepting(), now=lambda: 0.0)
+    verdict = await provider.send(full_message())
+    assert verdict.outcome is Outcome.ACCEPTED, verdict
+    assert all(word in sent[0].body for word in (b"ada@example.com", b"bcc@example.com", b"Your order", b"ph-7"))

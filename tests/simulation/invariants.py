@@ -10,7 +10,7 @@ from posthouse.core.lifecycle import Status
 from posthouse.core.policy import OnUnknown
 from posthouse.sandbox.ledger import Acceptance
 from posthouse.store.schema import attempts, sends
-from tests.simulation.world import World
+from tests.simulation.world import EPOCH, World
 
 TIMEOUT_MAX_S = 16.0
 """The longest that a call which began in time may take to be accepted: its timeout, the latency, the slowest fault."""
@@ -46,6 +46,18 @@ def what_is_called_accepted_was(world: World) -> None:
             assert copies, f"{key} is called accepted, and no provider has it"
         elif row.status != Status.UNKNOWN and not world.suspended:
             assert not copies, f"{key} is called {row.status}, and {copies[0][0]} accepted it"
+
+
+def only_what_nobody_can_say_is_held(world: World) -> None:
+    """I1: a person is asked only where no replay and no look-up could tell, or where it was too late for either."""
+    for key, row in rows(world).items():
+        if row.status != Status.UNKNOWN:
+            continue
+        assert row.route in world.natures, f"{key} is held, and nobody knows which route may have accepted it"
+        nature = world.natures[row.route]
+        told_no = "may have been accepted, and the latest was not" in (row.last_error or "")
+        late = row.expires_at < (world.quiet_at_s or 0.0) + EPOCH
+        assert told_no or late or not (nature.key or nature.look_up), f"{key} is held although {row.route} could tell"
 
 
 def nothing_is_doubled_silently(world: World) -> None:
@@ -128,6 +140,7 @@ def _open(found: dict[str, Any]) -> list[str]:
 ALL = (
     nothing_committed_is_lost,
     what_is_called_accepted_was,
+    only_what_nobody_can_say_is_held,
     nothing_is_doubled_silently,
     nothing_is_sent_too_late,
     unknown_stays_with_its_route,

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import NoReturn
 from pathlib import Path
+from typing import NoReturn
 
 from posthouse.config import Config, parse_config
 from posthouse.core.intervention import cancel

@@ -54,7 +54,7 @@ def share(lanes: Sequence[DueLane], free: int, turn: int = 0) -> list[Share]:
     """
     usable = sorted((lane for lane in lanes if lane.capacity > 0), key=lambda lane: lane.due_since)
     groups = [group for p in ORDER if (group := [lane for lane in usable if lane.priority is p])]
-    if free < len(groups) and turn % TURNS == TURNS - 1:
+    if 0 < free < len(groups) and turn % TURNS == TURNS - 1:
         groups.insert(0, groups.pop(turn // TURNS % len(groups)))
     shares: list[Share] = []
     for place, group in enumerate(groups):

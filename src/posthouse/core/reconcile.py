@@ -100,6 +100,8 @@ def learned(
     Where the provider can be asked, the last resort is taken only right after it was asked in vain.
     """
     if send.status is Status.UNKNOWN and send.fence == fence:
+        if answer.found is Found.MISSING and _may_be_elsewhere(send, policy):
+            answer = replace(answer, found=Found.UNSURE)
         change = _unless_out_of_attempts(send, looked_up(send, answer, route, asked_at, now, chance), policy)
         if change.status is Status.UNKNOWN and asked_at >= _gives_up_at(send, route, policy, asked_at):
             change = _applied(_last_resort(send, route, policy, now >= send.expires_at), send, now)
@@ -114,6 +116,11 @@ def learned(
     else:
         return None
     return keep_or_delete_content(change, policy)
+
+
+def _may_be_elsewhere(send: SendState, policy: TypePolicy) -> bool:
+    """Whether a resend may have gone to another route: then a "no" of one says nothing about the other."""
+    return send.maybe_duplicate and policy.unknown_may_change_route
 
 
 def _gives_up_at(send: SendState, route: RouteFacts, policy: TypePolicy, asked_at: float) -> float:

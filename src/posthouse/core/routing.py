@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -47,36 +47,55 @@ class RouteHealth:
         return 1 if self.state is RouteState.STOPPED else concurrency
 
 
-def choose(send: SendState, policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> str | None:
-    """The route for the next call, or None when none may be used now."""
-    return next((name for name in candidates(send, policy) if _takes(health.get(name), now)), None)
+@dataclass(frozen=True, slots=True)
+class RoutePlan:
+    """The next call's route for every send of a type, so that a claim can write it before the call begins.
 
-
-def candidates(send: SendState, policy: TypePolicy) -> tuple[str, ...]:
-    """The routes that the next call may take, the first choice first.
-
-    A send with an unknown outcome stays with the route that knows it, unless its type says otherwise. After a
-    failure the next route of the type's order comes first.
+    A crash then leaves a row that says who may have accepted it.
     """
-    routes = policy.routes
-    if send.unresolved and not policy.unknown_may_change_route:
-        return (send.route,) if send.route in routes else ()
-    if send.attempts and send.route in routes:
-        start = routes.index(send.route) + 1
-        return routes[start:] + routes[:start]
-    return routes
+
+    first: str  # of a send's first call
+    after: Mapping[str, str]  # by the route of its latest call
+    pins: bool  # a send with an unknown outcome stays with the route that knows it
+
+    def next_route(self, send: SendState) -> str | None:
+        """The route of this send's next call. The claim's SQL says the same, and a test compares them."""
+        if self.pins and send.unresolved:
+            return send.route
+        if not send.attempts or send.route is None:
+            return self.first
+        return self.after.get(send.route, self.first)
+
+
+def route_plan(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> RoutePlan | None:
+    """The plan for a type now, or None when none of its routes may be used.
+
+    After a failure the next route of the type's order comes first.
+    """
+    open_routes = [name for name in policy.routes if _takes(health.get(name), now)]
+    if not open_routes:
+        return None
+    after = {}
+    for place, name in enumerate(policy.routes, start=1):
+        rotated = policy.routes[place:] + policy.routes[:place]
+        after[name] = next(other for other in rotated if other in open_routes)
+    return RoutePlan(open_routes[0], after, pins=not policy.unknown_may_change_route)
 
 
 def _takes(health: RouteHealth | None, now: float) -> bool:
     return health is None or health.takes(now)
 
 
-def opens_at(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> float:
-    """When the first of the type's routes may be used again; `now` if one may be used already."""
-    known = [health[name].held_until for name in policy.routes if name in health]
-    if len(known) < len(policy.routes):
-        return now
-    return max(now, min(known))
+def candidates(send: SendState, policy: TypePolicy) -> tuple[str, ...]:
+    """The routes that the send may take: all of its type's, or only the one that knows of an unknown outcome."""
+    if send.unresolved and not policy.unknown_may_change_route:
+        return tuple(name for name in policy.routes if name == send.route)
+    return policy.routes
+
+
+def opens_at(routes: Iterable[str], health: Mapping[str, RouteHealth], now: float) -> float:
+    """When the first of `routes` may be used again; `now` if one may be used already, or there is none."""
+    return max(now, min((health[name].held_until if name in health else now for name in routes), default=now))
 
 
 def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: float) -> RouteHealth | None:

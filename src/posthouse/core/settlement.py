@@ -123,10 +123,7 @@ def _not_accepted_but_unresolved(
     if verdict.outcome is Outcome.REJECTED or (spends and _exhausts(send, verdict, policy)):
         reason = f"an earlier attempt may have been accepted, and the latest was not: {text}"
         return _change(send, H.LEFT_UNRESOLVED, None, spends, last_error=reason, keep_open=True)
-    if replayed:
-        again = now + _wait_to_ask_s(send, verdict, chance)
-    else:
-        again = next_try_at(send, verdict, policy, now, chance)
+    again = now + _wait_to_ask_s(send, verdict, chance) if replayed else next_try_at(send, verdict, policy, now, chance)
     return _change(send, H.OUTCOME_LOST, again, spends, last_error=text, keep_open=True)
 
 
@@ -151,10 +148,14 @@ def refuse(send: SendState, reason: str) -> Change | None:
 
 
 def release(send: SendState, again_at: float) -> Change | None:
-    """Its worker gives it back: no call had begun, nothing is spent."""
-    if send.status is not Status.SENDING:
+    """Its worker gives it back: no call had begun, nothing is spent.
+
+    That is the truth also where a reaper has taken the claim for a call meanwhile.
+    """
+    reaped = send.status is Status.UNKNOWN and send.unknown_fence == send.fence
+    if send.status is not Status.SENDING and not reaped:
         return None
-    return _change(send, H.RELEASED, again_at, keep_open=True)
+    return _change(send, H.RELEASED, again_at, keep_open=not reaped)
 
 
 def end_life(send: SendState) -> Change | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Set
 from typing import Final
 
@@ -13,34 +14,40 @@ _LISTED: Final = ("to", "cc", "bcc", "reply_to", "headers", "tags", "metadata")
 _WORDS: Final = ("text", "html")
 
 
-def lost_parts(content: Content | OutgoingMessage, body: Body, ignored: Set[str]) -> list[str]:
-    """The parts of `content` that `body` has no place for, one reason a line; empty when it carries everything.
+class Room:
+    """What one route's body has place for; `ignored` parts may be left out."""
 
-    The words of a template are not known yet; they are looked at again when the message goes out.
-    """
-    reasons = []
-    for name in _LISTED:
-        count, room = len(getattr(content, name)), body.takes(name)
-        if count > room and name not in ignored:
-            reasons.append(f"{name}: this route takes one, not {count}" if room else f"{name}: this route takes none")
-    reasons += _lost_words(content, body, ignored)
-    if body.headers_as_table and (twice := _repeated(name for name, _ in content.headers)):
-        reasons.append(f"headers.{twice}: this route takes each header once")
-    if OUR_ID in content.metadata and body.takes("metadata"):
-        reasons.append(f"metadata.{OUR_ID}: our own id goes out under this name")
-    return reasons
+    def __init__(self, body: Body, ignored: Set[str]) -> None:
+        rooms = {name: body.takes(name) for name in _LISTED if name not in ignored}
+        self._limits = [(name, room) for name, room in rooms.items() if not math.isinf(room)]
+        self._homeless = {name for name in _WORDS if not body.takes(name)}
+        self._ignored = ignored
+        self._headers_once = body.headers_as_table and "headers" not in ignored
+        self._metadata = body.takes("metadata") > 0
 
+    def lost(self, content: Content | OutgoingMessage) -> list[str]:
+        """The parts of `content` that would be lost, one reason a line; empty when it is carried whole.
 
-def _lost_words(content: Content | OutgoingMessage, body: Body, ignored: Set[str]) -> list[str]:
-    given = [name for name in _WORDS if getattr(content, name) is not None]
-    homeless = [name for name in given if not body.takes(name)]
-    if given and homeless == given:
-        return [f"{given[0]}: this route takes {_other(given[0])} alone, and there is none"]
-    return [f"{name}: this route takes none" for name in homeless if name not in ignored]
+        The words of a template are not known at enqueue; they are looked at when the message goes out.
+        """
+        reasons = []
+        for name, room in self._limits:
+            if (count := len(getattr(content, name))) > room:
+                reasons.append(f"{name}: this route takes {f'one, not {count}' if room else 'none'}")
+        if self._homeless:
+            reasons += self._lost_words(content)
+        if self._headers_once and (twice := _repeated(name for name, _ in content.headers)):
+            reasons.append(f"headers.{twice}: this route takes each header once")
+        if self._metadata and OUR_ID in content.metadata:
+            reasons.append(f"metadata.{OUR_ID}: our own id goes out under this name")
+        return reasons
 
-
-def _other(name: str) -> str:
-    return "html" if name == "text" else "text"
+    def _lost_words(self, content: Content | OutgoingMessage) -> list[str]:
+        given = [name for name in _WORDS if getattr(content, name) is not None]
+        if given and self._homeless.issuperset(given):
+            other = "html" if given[0] == "text" else "text"
+            return [f"{given[0]}: this route takes {other} alone, and there is none"]
+        return [f"{n}: this route takes none" for n in given if n in self._homeless and n not in self._ignored]
 
 
 def _repeated(names: Iterable[str]) -> str | None:

@@ -38,9 +38,10 @@ class Credential:
         if settings.auth == "none":
             return {}
         if settings.auth == "basic":
+            username = self._reveal("username")
             password = self._reveal("password") if settings.password else ""
-            encoded = base64.b64encode(f"{self._reveal('username')}:{password}".encode()).decode()
-            self._hide(encoded, password)
+            encoded = base64.b64encode(f"{username}:{password}".encode()).decode()
+            self._hide(encoded, password or username)  # some APIs take the key as a name without a password
             return {"Authorization": f"Basic {encoded}"}
         key = self._reveal("api_key")
         if not key.isascii() or not key.isprintable():
@@ -60,8 +61,6 @@ class Credential:
             value = secret.reveal().strip()
         except ConfigError as error:
             raise ConfigError(f"{self._place}.{setting}", error.reason) from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{self._place}.{setting}", "its file is not text") from None
         if not value:
             raise ConfigError(f"{self._place}.{setting}", "is empty")
         return value

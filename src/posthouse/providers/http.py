@@ -15,7 +15,7 @@ from posthouse.core.policy import RouteFacts
 from posthouse.email import Content
 from posthouse.errors import ConfigError
 from posthouse.providers.body import Body
-from posthouse.providers.carrying import lost_parts
+from posthouse.providers.carrying import Room
 from posthouse.providers.credential import Credential
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.port import OutgoingMessage
@@ -36,6 +36,7 @@ class HttpProvider:
         self._transport = transport
         self._now = now
         self._body = Body(settings.body, settings.address_format)
+        self._room = Room(self._body, settings.ignore)
         self._credential = Credential(f"routes.{name}", settings)
         self._headers = _with_defaults(settings.headers)
         self._facts = RouteFacts(
@@ -54,11 +55,11 @@ class HttpProvider:
 
     def refusals(self, content: Content) -> list[str]:
         """Why this route can't carry `content`, one reason a line."""
-        return lost_parts(content, self._body, self._settings.ignore)
+        return self._room.lost(content)
 
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call."""
-        if lost := lost_parts(message, self._body, self._settings.ignore):
+        if lost := self._room.lost(message):
             return Verdict(Outcome.REJECTED, code="unsupported", text="; ".join(lost), rule="more than the route takes")
         headers = {"Content-Type": "application/json"}
         if self._settings.idempotency_header:

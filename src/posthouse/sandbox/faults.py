@@ -108,6 +108,7 @@ class Per(StrEnum):
 
     RECIPIENT = "recipient"
     KEY = "key"  # the idempotency key; the recipient where a call has none
+    ALL = "all"  # everybody's together
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Target:
 
     share: float = 1.0  # of the calls that meet the other conditions
     to: str | None = None  # a recipient's address
-    first: int | None = None  # hits for each recipient or key, then no more
+    first: int | None = None  # hits for each recipient or key, or in all, then no more
     per: Per = Per.RECIPIENT
     at: CallKind | None = CallKind.SEND  # None: every kind
     from_s: float = 0.0  # seconds since the schedule began
@@ -157,6 +158,8 @@ class Target:
 
     def counted_as(self, call: Call) -> str:
         """Under which name `first` counts `call`."""
+        if self.per is Per.ALL:
+            return ""
         if self.per is Per.KEY and call.key is not None:
             return call.key
         if self.to is not None:

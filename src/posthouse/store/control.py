@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, literal, select, update
+from sqlalchemy import Connection, delete, insert, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from posthouse.core.lifecycle import Status
@@ -77,28 +77,38 @@ class Control:
     def change_route(self, name: str, decide: Callable[[RouteHealth], RouteHealth | None], now: float) -> RouteHealth:
         """Applies one decision to a route's health, under its row's lock; the health as it stands then."""
         with self._database.write() as connection:
-            row = connection.execute(self._locked(select(routes).where(routes.c.name == name))).one_or_none()
-            health = RouteHealth(name) if row is None else _health(row)
+            health = self._locked_health(connection, name, now)
             changed = decide(health)
             if changed is None:
                 return health
-            connection.execute(self._upsert(changed, now))
+            connection.execute(update(routes).where(routes.c.name == name).values(**_values(changed, now)))
             return changed
 
-    def _locked(self, query: Select[Any]) -> Select[Any]:
-        return query if self._database.is_sqlite else query.with_for_update()
+    def _locked_health(self, connection: Connection, name: str, now: float) -> RouteHealth:
+        query = select(routes).where(routes.c.name == name)
+        if not self._database.is_sqlite:
+            query = query.with_for_update()
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            # What is not there can't be locked: two first decisions at once would both start from nothing.
+            connection.execute(self._insert_missing(RouteHealth(name), now))
+            row = connection.execute(query).one()
+        return _health(row)
 
-    def _upsert(self, health: RouteHealth, now: float) -> Any:
+    def _insert_missing(self, health: RouteHealth, now: float) -> Any:
         dialect_insert: Any = postgresql.insert if self._database.dialect == POSTGRESQL else sqlite.insert
-        values = {
-            "state": health.state.value,
-            "held_until": health.held_until,
-            "reason": health.reason,
-            "strikes": health.strikes,
-            "changed_at": now,
-        }
-        statement = dialect_insert(routes).values(name=health.name, **values)
-        return statement.on_conflict_do_update(index_elements=["name"], set_=values)
+        statement = dialect_insert(routes).values(name=health.name, **_values(health, now))
+        return statement.on_conflict_do_nothing(index_elements=["name"])
+
+
+def _values(health: RouteHealth, now: float) -> dict[str, Any]:
+    return {
+        "state": health.state.value,
+        "held_until": health.held_until,
+        "reason": health.reason,
+        "strikes": health.strikes,
+        "changed_at": now,
+    }
 
 
 def _health(row: Any) -> RouteHealth:

@@ -71,9 +71,15 @@ class Database:
             yield connection
 
     @contextmanager
+    def autocommit(self) -> Iterator[Connection]:
+        """A connection on which each statement is a transaction of its own. Raises DatabaseUnavailable, SchemaError."""
+        with _translated(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection
+
+    @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection that only reads, each statement for itself. Raises DatabaseUnavailable, SchemaError."""
-        with _translated(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with self.autocommit() as connection:
             yield connection
 
     def close(self) -> None:
@@ -161,8 +167,13 @@ def _translated() -> Iterator[None]:
 def translate(error: DBAPIError) -> Exception:
     """Our exception for a driver's: tables that are missing, or a database that is away; else the same."""
     said = str(error.orig).strip().partition("\n")[0]
-    if "no such table" in said or "no such column" in said or getattr(error.orig, "sqlstate", "") in ("42P01", "42703"):
+    if missing_in_sqlite(said) or getattr(error.orig, "sqlstate", "") in ("42P01", "42703"):
         return SchemaError(f"the tables are missing or older than this release ({said}); run: posthouse migrate")
     if isinstance(error, ProgrammingError):
         return error
     return DatabaseUnavailable(f"the database is not available: {said}")
+
+
+def missing_in_sqlite(said: str) -> bool:
+    """Whether SQLite's message is about a table or a column that does not exist."""
+    return any(words in said for words in ("no such table", "no such column", "has no column"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
@@ -17,11 +17,15 @@ from posthouse.core.lanes import lane_name
 from posthouse.core.lifecycle import Status
 from posthouse.email import CheckedEmail
 from posthouse.errors import KeyReused
-from posthouse.store.database import POSTGRESQL
-from posthouse.store.schema import ADDRESS_CHARS, to_datetime
+from posthouse.store.batch import Batch, Kind
+from posthouse.store.database import POSTGRESQL, SQLITE
+from posthouse.store.schema import ADDRESS_CHARS
 
-CHUNK: Final = 200
-"""Rows a statement: 18 parameters each stay far below every database's limit."""
+CHUNK: Final = 500
+"""Rows a statement."""
+
+CHUNK_CHARS_MAX: Final = 16 * 1024 * 1024
+"""Content a statement, but for one that is larger alone: a JSON document in PostgreSQL ends at 256 MB."""
 
 Row = Sequence[Any]
 
@@ -52,57 +56,54 @@ class Stored:
     created: bool
 
 
-_COLUMNS: Final = (
-    "dedupe_key",
-    "fingerprint",
-    "idempotency_key",
-    "type",
-    "lane",
-    "to_address",
-    "recipients",
-    "status",
-    "service",
-    "tags",
-    "metadata",
-    "after_key",
-    "next_try_at",
-    "expires_at",
-    "created_at",
-    "updated_at",
+_NEW: Final = Batch(
+    "new",
+    {
+        "dedupe_key": Kind.TEXT,
+        "fingerprint": Kind.TEXT,
+        "idempotency_key": Kind.TEXT,
+        "type": Kind.TEXT,
+        "lane": Kind.TEXT,
+        "to_address": Kind.TEXT,
+        "recipients": Kind.TEXT,
+        "status": Kind.TEXT,
+        "service": Kind.TEXT,
+        "tags": Kind.TEXT,
+        "metadata": Kind.TEXT,
+        "after_key": Kind.TEXT,
+        "send_at": Kind.INSTANT,
+        "expires": Kind.INSTANT,
+        "max_age_s": Kind.NUMBER,
+        "now": Kind.INSTANT,
+    },
 )
-
-# With the database's own clock, an application server whose clock is wrong delays nothing and expires nothing.
-_POSTGRESQL_TIMES: Final = (
-    "coalesce({p}::timestamptz, clock_timestamp()), "
-    "coalesce({p}::timestamptz, coalesce({p}::timestamptz, clock_timestamp()) + {p} * interval '1 second'), "
-    "clock_timestamp(), clock_timestamp()"
-)
+_AS_GIVEN: Final = tuple(_NEW.columns)[:12]
+_CONTENT: Final = Batch("content", {"send_id": Kind.INTEGER, "body": Kind.TEXT})
 
 
 class _Sql:
-    """The statements for one dialect's placeholders."""
+    """The statements for one dialect."""
 
     def __init__(self, dialect: str) -> None:
-        self.placeholder = "?" if dialect == "sqlite" else "%s"
-        own_clock = dialect == POSTGRESQL
-        plain = len(_COLUMNS) - 4
-        times = _POSTGRESQL_TIMES if own_clock else ", ".join(["{p}"] * 4)
-        self._send_row = f"({self._list(plain)}, {times.format(p=self.placeholder)})"
-
-    def _list(self, count: int) -> str:
-        return ", ".join([self.placeholder] * count)
-
-    def insert_sends(self, count: int) -> str:
-        return (
-            f"INSERT INTO email_sends ({', '.join(_COLUMNS)}) VALUES {', '.join([self._send_row] * count)} "
-            "ON CONFLICT (dedupe_key) DO NOTHING RETURNING id, dedupe_key"
+        self.placeholder = "?" if dialect == SQLITE else "%s"
+        given = ", ".join(_AS_GIVEN)
+        # With the database's own clock, a server whose clock is wrong delays nothing and expires nothing.
+        now = "clock_timestamp()" if dialect == POSTGRESQL else "now"
+        due = f"coalesce(send_at, {now})"
+        expires = f"coalesce(expires, {due} + max_age_s * interval '1 second')" if dialect == POSTGRESQL else "expires"
+        self.insert_sends = (
+            f"INSERT INTO email_sends ({given}, next_try_at, expires_at, created_at, updated_at) "
+            f"SELECT {given}, {due}, {expires}, {now}, {now} FROM {_NEW.relation(dialect, self.placeholder)} "
+            "WHERE true ON CONFLICT (dedupe_key) DO NOTHING RETURNING id, dedupe_key"
+        )
+        self.insert_contents = (
+            "INSERT INTO email_contents (send_id, body) "
+            f"SELECT send_id, body FROM {_CONTENT.relation(dialect, self.placeholder)}"
         )
 
-    def insert_contents(self, count: int) -> str:
-        return f"INSERT INTO email_contents (send_id, body) VALUES {', '.join([f'({self._list(2)})'] * count)}"
-
     def select_by_key(self, count: int) -> str:
-        return f"SELECT id, dedupe_key, fingerprint FROM email_sends WHERE dedupe_key IN ({self._list(count)})"
+        keys = ", ".join([self.placeholder] * count)
+        return f"SELECT id, dedupe_key, fingerprint FROM email_sends WHERE dedupe_key IN ({keys})"
 
 
 @cache
@@ -119,11 +120,21 @@ def insert_sends(runner: Runner, new: Sequence[NewSend], clock: Callable[[], flo
     if len(new) == 1:
         return _insert_chunk(runner, new, clock)
     with _savepoint(runner):
-        return [
-            stored
-            for start in range(0, len(new), CHUNK)
-            for stored in _insert_chunk(runner, new[start : start + CHUNK], clock)
-        ]
+        return [stored for chunk in _chunks(new) for stored in _insert_chunk(runner, chunk, clock)]
+
+
+def _chunks(new: Sequence[NewSend]) -> Iterator[list[NewSend]]:
+    chunk: list[NewSend] = []
+    chars = 0
+    for item in new:
+        size = len(item.email.stored)
+        if chunk and (len(chunk) == CHUNK or chars + size > CHUNK_CHARS_MAX):
+            yield chunk
+            chunk, chars = [], 0
+        chunk.append(item)
+        chars += size
+    if chunk:
+        yield chunk
 
 
 @contextmanager
@@ -131,9 +142,10 @@ def _savepoint(runner: Runner) -> Iterator[None]:
     runner.run("SAVEPOINT posthouse_enqueue", ())
     try:
         yield
-    except KeyReused:
-        runner.run("ROLLBACK TO SAVEPOINT posthouse_enqueue", ())
-        runner.run("RELEASE SAVEPOINT posthouse_enqueue", ())
+    except BaseException:
+        with suppress(Exception):  # a lost connection has rolled back everything already
+            runner.run("ROLLBACK TO SAVEPOINT posthouse_enqueue", ())
+            runner.run("RELEASE SAVEPOINT posthouse_enqueue", ())
         raise
     runner.run("RELEASE SAVEPOINT posthouse_enqueue", ())
 
@@ -141,11 +153,12 @@ def _savepoint(runner: Runner) -> Iterator[None]:
 def _insert_chunk(runner: Runner, new: Sequence[NewSend], clock: Callable[[], float]) -> list[Stored]:
     sql = _sql(runner.dialect)
     first_of_key = {item.email.key: item for item in reversed(new)}
-    parameters = [value for item in first_of_key.values() for value in _parameters(item, runner.dialect, clock)]
-    created = {key: id_ for id_, key in runner.run(sql.insert_sends(len(first_of_key)), parameters)}
+    now, own_clock = clock(), runner.dialect == POSTGRESQL
+    sends = _NEW.document(runner.dialect, [_new_row(item, now, own_clock) for item in first_of_key.values()])
+    created = {key: id_ for id_, key in runner.run(sql.insert_sends, (sends,))}
     if created:
-        bodies = [value for key, id_ in created.items() for value in (id_, first_of_key[key].email.stored)]
-        runner.run(sql.insert_contents(len(created)), bodies)
+        bodies = [(id_, first_of_key[key].email.stored) for key, id_ in created.items()]
+        runner.run(sql.insert_contents, (_CONTENT.document(runner.dialect, bodies),))
     existing = _existing(runner, [key for key in first_of_key if key not in created])
     fingerprints = {key: first_of_key[key].email.fingerprint for key in created} | {
         key: fingerprint for key, (_, fingerprint) in existing.items()
@@ -168,10 +181,13 @@ def _existing(runner: Runner, keys: Sequence[str]) -> dict[str, tuple[int, str]]
     return {key: (id_, fingerprint) for id_, key, fingerprint in rows}
 
 
-def _parameters(new: NewSend, dialect: str, clock: Callable[[], float]) -> list[Any]:
+def _new_row(new: NewSend, now: float, own_clock: bool) -> tuple[Any, ...]:
     email, content = new.email, new.email.content
     recipients = content.recipients
-    plain = [
+    expires = email.expires
+    if expires is None and not own_clock:
+        expires = (now if email.send_at is None else email.send_at) + new.max_age_s
+    return (
         email.key,
         email.fingerprint,
         new.idempotency_key,
@@ -184,17 +200,8 @@ def _parameters(new: NewSend, dialect: str, clock: Callable[[], float]) -> list[
         json.dumps(content.tags, ensure_ascii=False) if content.tags else None,
         json.dumps(content.metadata, ensure_ascii=False) if content.metadata else None,
         email.after,
-    ]
-    if dialect == POSTGRESQL:
-        send_at = None if email.send_at is None else to_datetime(email.send_at, dialect)
-        expires = None if email.expires is None else to_datetime(email.expires, dialect)
-        return [*plain, send_at, expires, send_at, new.max_age_s]
-    now = clock()
-    due = now if email.send_at is None else email.send_at
-    ends = due + new.max_age_s if email.expires is None else email.expires
-    return [*plain, *(str_time(moment) for moment in (due, ends, now, now))]
-
-
-def str_time(seconds: float) -> str:
-    """The text in which SQLite keeps a time, as SQLAlchemy writes it."""
-    return to_datetime(seconds, "sqlite").isoformat(" ", "microseconds")
+        email.send_at,
+        expires,
+        new.max_age_s,
+        now,
+    )

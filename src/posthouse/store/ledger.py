@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, String, cast, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, func, literal, or_, select
 
 from posthouse.core.lifecycle import OPEN, Status
 from posthouse.core.sends import SendState
 from posthouse.errors import UnknownSend
 from posthouse.store.database import Database
-from posthouse.store.rows import state_of
 from posthouse.store.schema import Instant, attempts, audit, contents, sends, status_is
 
 FIND_SCANNED_ROWS: Final = 100_000
@@ -48,18 +47,32 @@ class LaneDepth:
     oldest_due_at: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class NamedSend:
+    """One send of a list to go through."""
+
+    id: int
+    key: str
+    type: str
+
+
 class Ledger:
     """Read-only views. Times are seconds since 1970, UTC."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def now(self) -> float:
+        """The database's time, by which everything in the tables is dated."""
+        with self._database.read() as connection:
+            return float(connection.execute(select(self._database.now())).scalar_one())
+
     def story(self, key_or_id: str) -> Story:
         """The send with this key, or else this id. Raises UnknownSend."""
         with self._database.read() as connection:
             row = connection.execute(select(sends).where(sends.c.dedupe_key == key_or_id)).one_or_none()
-            if row is None and key_or_id.isascii() and key_or_id.isdigit():
-                row = connection.execute(select(sends).where(sends.c.id == int(key_or_id))).one_or_none()
+            if row is None and (id_ := _as_id(key_or_id)) is not None:
+                row = connection.execute(select(sends).where(sends.c.id == id_)).one_or_none()
             if row is None:
                 raise UnknownSend(
                     f"no send has the key or id {key_or_id!r}; look for it with: posthouse find {key_or_id}"
@@ -71,19 +84,21 @@ class Ledger:
             body = connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id))
             return Story(dict(row._mapping), [dict(r._mapping) for r in tried], [dict(r._mapping) for r in acted], body)
 
-    def find(self, words: Sequence[str], status: Status | None, limit: int) -> list[Json]:
-        """The newest sends that match every word.
+    def find(self, words: Sequence[str], status: Status | None, limit: int, *, held: bool = False) -> list[Json]:
+        """The newest sends that match every word; `held`: only unknown ones that wait for a person.
 
         A word that is a whole key, an address, a provider's message id or an id is found by an index; else it is
-        looked for as a part of these and of the tags, among the newest sends.
+        looked for as a part of these, of our id at providers, of the type and the tags, among the newest sends.
         """
+        wanted = [] if status is None else [status_is(status)]
+        if held:
+            wanted += _in_state(Status.UNKNOWN, None, held)
         with self._database.read() as connection:
-            found = connection.execute(_find_query([_exactly(word) for word in words], status, limit)).all()
+            found = connection.execute(_find_query([*wanted, *map(_exactly, words)], limit)).all()
             if not found and words:
                 newest = connection.scalar(select(func.max(sends.c.id))) or 0
                 recent = sends.c.id > newest - FIND_SCANNED_ROWS
-                partly = [_partly(word) for word in words]
-                found = connection.execute(_find_query([recent, *partly], status, limit)).all()
+                found = connection.execute(_find_query([*wanted, recent, *map(_partly, words)], limit)).all()
             return [dict(row._mapping) for row in found]
 
     def open_counts(self) -> dict[str, int]:
@@ -97,9 +112,7 @@ class Ledger:
 
     def held_unknown(self) -> int:
         """Unknown sends that only a person can move on."""
-        query = select(func.count()).select_from(sends).where(status_is(Status.UNKNOWN), sends.c.next_try_at.is_(None))
-        with self._database.read() as connection:
-            return connection.scalar(query) or 0
+        return self.count(Status.UNKNOWN, held=True)
 
     def lanes(self, now: float) -> list[LaneDepth]:
         """What waits in each lane: all of it, and what is due."""
@@ -128,30 +141,58 @@ class Ledger:
         with self._database.read() as connection:
             return {row.outcome: row._mapping["count"] for row in connection.execute(query)}
 
-    def ids(self, status: Status, type_: str | None, limit: int, above: int = 0) -> list[SendState]:
-        """Sends in one state, in the order of their ids, from the first id above `above`."""
-        conditions: list[ColumnElement[bool]] = [status_is(status), sends.c.id > above]
-        if type_ is not None:
-            conditions.append(sends.c.type == type_)
+    def ids(
+        self, status: Status, type_: str | None, limit: int, above: int = 0, *, held: bool = False
+    ) -> list[NamedSend]:
+        """Sends in one state, in the order of their ids, from the first id above `above`; `held`: only held ones."""
+        query = (
+            select(sends.c.id, sends.c.dedupe_key, sends.c.type)
+            .where(*_in_state(status, type_, held), sends.c.id > above)
+            .order_by(sends.c.id)
+            .limit(limit)
+        )
         with self._database.read() as connection:
-            return [
-                state_of(row)
-                for row in connection.execute(select(sends).where(*conditions).order_by(sends.c.id).limit(limit))
-            ]
+            return [NamedSend(*row) for row in connection.execute(query)]
+
+    def count(self, status: Status, type_: str | None = None, *, held: bool = False) -> int:
+        """How many sends are in one state; `held`: only held ones."""
+        query = select(func.count()).select_from(sends).where(*_in_state(status, type_, held))
+        with self._database.read() as connection:
+            return connection.scalar(query) or 0
 
 
-def _find_query(conditions: Sequence[ColumnElement[bool]], status: Status | None, limit: int) -> Select[Any]:
-    query = select(sends).where(*conditions).order_by(sends.c.id.desc()).limit(limit)
-    return query if status is None else query.where(status_is(status))
+def _in_state(status: Status, type_: str | None, held: bool) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [status_is(status)]
+    if type_ is not None:
+        conditions.append(sends.c.type == type_)
+    if held:
+        conditions.append(sends.c.next_try_at.is_(None))
+    return conditions
+
+
+def _find_query(conditions: Sequence[ColumnElement[bool]], limit: int) -> Select[Any]:
+    return select(sends).where(*conditions).order_by(sends.c.id.desc()).limit(limit)
 
 
 def _exactly(word: str) -> ColumnElement[bool]:
     options = [sends.c.dedupe_key == word, sends.c.to_address == word.casefold(), sends.c.message_id == word]
-    if word.isascii() and word.isdigit() and len(word) < 19:
-        options.append(sends.c.id == int(word))
+    if (id_ := _as_id(word)) is not None:
+        options.append(sends.c.id == id_)
     return or_(*options)
 
 
+def _as_id(word: str) -> int | None:
+    """The id that the word may be; more than 18 digits are none, and no database takes them."""
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 19 else None
+
+
 def _partly(word: str) -> ColumnElement[bool]:
-    columns = (sends.c.dedupe_key, sends.c.recipients, sends.c.message_id, sends.c.tags, cast(sends.c.type, String))
+    columns = (
+        sends.c.dedupe_key,
+        sends.c.recipients,
+        sends.c.message_id,
+        sends.c.idempotency_key,
+        sends.c.tags,
+        sends.c.type,
+    )
     return or_(*(column.icontains(word, autoescape=True) for column in columns))

@@ -14,7 +14,7 @@ from alembic import command
 from alembic.config import Config as AlembicConfig
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from posthouse.errors import SchemaError
 from posthouse.store.database import POSTGRESQL, Database
@@ -24,10 +24,14 @@ _LOCK_NUMBER: Final = 0x706F7374  # "post": any number that is ours
 
 
 def migrate(database: Database) -> str:
-    """Creates or upgrades the tables; the version they have then. Several callers at once wait for each other."""
+    """Creates or upgrades the tables; the version they have then. Several callers at once wait for each other.
+
+    Raises SchemaError when the tables belong to a newer release.
+    """
     with database.write() as connection:
         if database.dialect == POSTGRESQL:
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
+        _refuse_newer(_version(connection))
         config = _alembic()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
@@ -37,7 +41,11 @@ def migrate(database: Database) -> str:
 def version(database: Database) -> str | None:
     """The tables' version; None when there are none."""
     with database.read() as connection:
-        return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+        return _version(connection)
+
+
+def _version(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
 
 @cache
@@ -54,12 +62,15 @@ def check(database: Database) -> None:
     found = version(database)
     if found is None:
         raise SchemaError("the database has no Posthouse tables; run: posthouse migrate")
-    if found == head():
-        return
-    known = {script.revision for script in ScriptDirectory.from_config(_alembic()).walk_revisions()}
-    if found in known:
+    _refuse_newer(found)
+    if found != head():
         raise SchemaError(f"the tables are at version {found}, this release needs {head()}; run: posthouse migrate")
-    raise SchemaError(f"the tables are at version {found}, newer than this release ({head()}); upgrade posthouse")
+
+
+def _refuse_newer(found: str | None) -> None:
+    known = {script.revision for script in ScriptDirectory.from_config(_alembic()).walk_revisions()}
+    if found is not None and found not in known:
+        raise SchemaError(f"the tables are at version {found}, newer than this release ({head()}); upgrade posthouse")
 
 
 def _alembic() -> AlembicConfig:

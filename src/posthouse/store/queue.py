@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, func, literal, select, update
+from sqlalchemy import ColumnElement, Select, Update, case, func, literal, select, update
 
 from posthouse.core.lifecycle import Status
+from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import Attempt, Change, SendState
 from posthouse.store.database import POSTGRESQL, Database
 from posthouse.store.rows import STATE_COLUMNS, Step, apply, changed, lock, record, state_of
@@ -66,15 +67,25 @@ class Queue:
         with self._database.read() as connection:
             return [DueTime(lane, at) for lane, at in connection.execute(_DUE_LANES)]
 
-    def claim(self, lane: str, count: int, worker: int, now: float) -> list[ClaimedSend]:
-        """Takes up to `count` due sends of one lane for `worker`, oldest first: `sending`, under a new fence."""
+    def claim(self, lane: str, count: int, worker: int, now: float, routes: RoutePlan) -> list[ClaimedSend]:
+        """Takes up to `count` due sends of one lane for `worker`, oldest first: `sending`, under a new fence.
+
+        Each gets the route of its next call, so that a crash leaves a row that says who may have accepted it.
+        """
         due = (
             select(sends.c.id)
             .where(status_is(Status.PENDING), sends.c.lane == lane, sends.c.next_try_at <= literal(now, Instant))
             .order_by(sends.c.next_try_at, sends.c.id)
             .limit(count)
         )
-        return self._take(due, worker, status=Status.SENDING.value, updated_at=now)
+        route = _next_route(routes)
+        return self._take(due, worker, status=Status.SENDING.value, updated_at=now, route=route)
+
+    def reroute(self, send: SendState, route: str) -> bool:
+        """Gives a claimed send another route before its call begins. Returns whether it is still the claimer's."""
+        moving = update(sends).where(sends.c.id == send.id, sends.c.fence == send.fence, status_is(Status.SENDING))
+        with self._database.write() as connection:
+            return connection.execute(moving.values(route=route)).rowcount > 0
 
     def take_unknown(self, count: int, worker: int, now: float, lease_s: float) -> list[ClaimedSend]:
         """Takes up to `count` unknown sends whose time has come, for one step of finding out.
@@ -92,21 +103,32 @@ class Queue:
 
     def _take(self, due: Select[Any], worker: int, **values: Any) -> list[ClaimedSend]:
         taking = update(sends).values(fence=sends.c.fence + 1, claimed_by=worker, **values)
-        if self._database.dialect == POSTGRESQL:
-            # A locking CTE is never inlined, so its limit holds; NO KEY leaves attempt rows free to be written.
-            picked = due.with_for_update(skip_locked=True, key_share=True).cte("picked")
-            taking = taking.where(sends.c.id == picked.c.id)
-        else:
-            taking = taking.where(sends.c.id.in_(due))
-        with self._database.write() as connection:
-            rows = connection.execute(taking.returning(*_CLAIM_COLUMNS)).all()
-            if not rows:
-                return []
-            bodies = _bodies(connection, [row.id for row in rows])
+        take = self._take_at_once if self._database.dialect == POSTGRESQL else self._take_in_two
+        rows = take(due, taking)
         return [
-            ClaimedSend(state_of(row), row.dedupe_key, row.idempotency_key, bodies.get(row.id), row.next_try_at)
+            ClaimedSend(state_of(row), row.dedupe_key, row.idempotency_key, row.body, row.next_try_at)
             for row in sorted(rows, key=lambda row: (row.next_try_at, row.id))
         ]
+
+    def _take_at_once(self, due: Select[Any], taking: Update) -> Sequence[Any]:
+        """One statement, which is its own transaction: one trip to the server a claim."""
+        # A locking CTE is never inlined, so its limit holds; NO KEY leaves attempt rows free to be written.
+        picked = due.with_for_update(skip_locked=True, key_share=True).cte("picked")
+        taken = taking.where(sends.c.id == picked.c.id).returning(*_CLAIM_COLUMNS).cte("taken")
+        with self._database.autocommit() as connection:
+            return connection.execute(
+                select(taken, contents.c.body).outerjoin_from(taken, contents, contents.c.send_id == taken.c.id)
+            ).all()
+
+    def _take_in_two(self, due: Select[Any], taking: Update) -> Sequence[Any]:
+        """SQLite returns only columns of the table it changes: the bodies come after."""
+        with self._database.write() as connection:
+            taken = connection.execute(taking.where(sends.c.id.in_(due)).returning(sends.c.id)).scalars().all()
+            return connection.execute(
+                select(*_CLAIM_COLUMNS, contents.c.body)
+                .outerjoin_from(sends, contents, contents.c.send_id == sends.c.id)
+                .where(sends.c.id.in_(taken))
+            ).all()
 
     def owned_by(self, worker: int, before: float) -> list[SendState]:
         """The sends that `worker` has claimed until `before` and not settled."""
@@ -152,13 +174,17 @@ def _due_lanes_query() -> Select[Any]:
 _DUE_LANES: Final = _due_lanes_query()
 
 
+def _next_route(routes: RoutePlan) -> ColumnElement[str]:
+    choices: list[tuple[ColumnElement[bool], ColumnElement[Any]]] = []
+    if routes.pins:
+        choices.append((sends.c.unknown_since.is_not(None), sends.c.route))
+    choices.append((sends.c.attempts == 0, literal(routes.first)))
+    choices += [(sends.c.route == last, literal(following)) for last, following in sorted(routes.after.items())]
+    return case(*choices, else_=literal(routes.first))
+
+
 def _decided(report: Report, state: SendState, fresh: Collection[tuple[int, int, str]]) -> Change | None:
     if report.attempt is None:
         return report.decide(state) if state.fence == report.fence else None
     recorded = (report.send_id, report.fence, report.attempt.via.value)
     return report.decide(state) if recorded in fresh else None
-
-
-def _bodies(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    rows = connection.execute(select(contents.c.send_id, contents.c.body).where(contents.c.send_id.in_(ids)))
-    return {row.send_id: row.body for row in rows}

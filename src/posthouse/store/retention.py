@@ -9,6 +9,7 @@ from sqlalchemy import delete, literal, select, update
 
 from posthouse.core.lifecycle import TERMINAL
 from posthouse.store.database import Database
+from posthouse.store.rows import locking
 from posthouse.store.schema import Instant, attempts, contents, sends, status_is
 
 BATCH_ROWS: Final = 1000
@@ -25,7 +26,10 @@ class Limits:
 
 
 class Retention:
-    """One batch a call: the caller decides how often, so that sending goes on beside it."""
+    """One batch a call: the caller decides how often, so that sending goes on beside it.
+
+    Sends are locked before anything of theirs goes: one that a person is bringing back just now is passed by.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,7 +51,7 @@ class Retention:
             .limit(BATCH_ROWS)
         )
         with self._database.write() as connection:
-            ids = connection.scalars(old).all()
+            ids = connection.scalars(locking(old, self._database)).all()
             return connection.execute(delete(contents).where(contents.c.send_id.in_(ids))).rowcount if ids else 0
 
     def _purge_raw_answers(self, before: float) -> int:
@@ -84,7 +88,7 @@ class Retention:
             .limit(BATCH_ROWS)
         )
         with self._database.write() as connection:
-            ids = connection.scalars(old).all()
+            ids = connection.scalars(locking(old, self._database)).all()
             if not ids:
                 return 0
             connection.execute(delete(contents).where(contents.c.send_id.in_(ids)))

@@ -5,32 +5,19 @@ Every writer locks rows in the order of their ids, and applies changes by primar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import (
-    Boolean,
-    ColumnElement,
-    Connection,
-    Integer,
-    Select,
-    String,
-    Text,
-    bindparam,
-    case,
-    delete,
-    func,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Connection, Select, TextClause, delete, select, text
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.sends import Attempt, Change, SendState, Via
-from posthouse.store.database import POSTGRESQL, Database
-from posthouse.store.schema import ERROR_CHARS_MAX, ID_CHARS_MAX, Instant, attempts, contents, sends
+from posthouse.store.batch import Batch, Kind
+from posthouse.store.database import Database
+from posthouse.store.schema import CODE_CHARS_MAX, ERROR_CHARS_MAX, ID_CHARS_MAX, RULE_CHARS_MAX, contents, sends
 
 SWEEP_ROWS: Final = 500
 """Rows a sweep locks at once; it goes on until it gets fewer."""
@@ -101,41 +88,67 @@ def lock(connection: Connection, database: Database, ids: Collection[int]) -> di
     return {row.id: state_of(row) for row in rows}
 
 
+_TRIED: Final = Batch(
+    "tried",
+    {
+        "send_id": Kind.INTEGER,
+        "fence": Kind.INTEGER,
+        "via": Kind.TEXT,
+        "route": Kind.TEXT,
+        "worker": Kind.INTEGER,
+        "started_at": Kind.INSTANT,
+        "ended_at": Kind.INSTANT,
+        "outcome": Kind.TEXT,
+        "maybe_accepted": Kind.BOOLEAN,
+        "code": Kind.TEXT,
+        "text": Kind.TEXT,
+        "rule": Kind.TEXT,
+        "message_id": Kind.TEXT,
+        "request_id": Kind.TEXT,
+        "raw": Kind.TEXT,
+    },
+)
+
+
+@cache
+def _record_sql(dialect: str) -> TextClause:
+    columns = ", ".join(_TRIED.columns)
+    return text(
+        f"INSERT INTO email_attempts ({columns}) SELECT {columns} FROM {_TRIED.relation(dialect, ':tried')} "
+        "WHERE true ON CONFLICT (send_id, fence, via) DO NOTHING RETURNING send_id, fence, via"
+    )
+
+
 def record(
     connection: Connection, database: Database, batch: Sequence[Attempt], worker: int
 ) -> set[tuple[int, int, str]]:
     """Writes the attempts; returns those that were not recorded before."""
     if not batch:
         return set()
-    dialect_insert: Any = postgresql.insert if database.dialect == POSTGRESQL else sqlite.insert
-    statement = (
-        dialect_insert(attempts)
-        .on_conflict_do_nothing(index_elements=["send_id", "fence", "via"])
-        .returning(attempts.c.send_id, attempts.c.fence, attempts.c.via)
-    )
-    rows = connection.execute(statement, [_attempt_row(attempt, worker) for attempt in batch])
+    document = _TRIED.document(database.dialect, (_attempt_row(attempt, worker) for attempt in batch))
+    rows = connection.execute(_record_sql(database.dialect), {"tried": document})
     return {(send_id, fence, via) for send_id, fence, via in rows}
 
 
-def _attempt_row(attempt: Attempt, worker: int) -> dict[str, Any]:
+def _attempt_row(attempt: Attempt, worker: int) -> tuple[Any, ...]:
     verdict = attempt.verdict
-    return {
-        "send_id": attempt.send_id,
-        "fence": attempt.fence,
-        "via": attempt.via.value,
-        "route": attempt.route,
-        "worker": worker,
-        "started_at": attempt.started_at,
-        "ended_at": attempt.ended_at,
-        "outcome": verdict.outcome.value,
-        "maybe_accepted": verdict.maybe_accepted,
-        "code": _storable(verdict.code, 64),
-        "text": _storable(verdict.text, ERROR_CHARS_MAX),
-        "rule": verdict.rule[:128],
-        "message_id": _storable(verdict.message_id, ID_CHARS_MAX),
-        "request_id": _storable(verdict.request_id, ID_CHARS_MAX),
-        "raw": _storable(verdict.raw, ERROR_CHARS_MAX),
-    }
+    return (
+        attempt.send_id,
+        attempt.fence,
+        attempt.via.value,
+        attempt.route,
+        worker,
+        attempt.started_at,
+        attempt.ended_at,
+        verdict.outcome.value,
+        verdict.maybe_accepted,
+        _storable(verdict.code, CODE_CHARS_MAX),
+        _storable(verdict.text, ERROR_CHARS_MAX),
+        verdict.rule[:RULE_CHARS_MAX],
+        _storable(verdict.message_id, ID_CHARS_MAX),
+        _storable(verdict.request_id, ID_CHARS_MAX),
+        _storable(verdict.raw, ERROR_CHARS_MAX),
+    )
 
 
 def changed(state: SendState, change: Change, attempt: Attempt | None) -> SendState:
@@ -167,67 +180,101 @@ def _route(call: Attempt | None) -> str | None:
     return call.route if call is not None and call.via is not Via.REAPER else None
 
 
-_ACCEPTED: Final = bindparam("b_status", type_=String) == Status.ACCEPTED.value
-
-_APPLY: Final = (
-    update(sends)
-    .where(sends.c.id == bindparam("b_id"))
-    .values(
-        status=bindparam("b_status", type_=String),
-        next_try_at=bindparam("b_next_try_at", type_=Instant),
-        claimed_by=None,
-        attempts=sends.c.attempts + bindparam("b_calls", type_=Integer),
-        failures=sends.c.failures + bindparam("b_failures", type_=Integer),
-        route=func.coalesce(bindparam("b_route", type_=String), sends.c.route),
-        message_id=func.coalesce(bindparam("b_message_id", type_=String), sends.c.message_id),
-        last_error=case(
-            (_ACCEPTED, bindparam("b_error", type_=Text)),
-            else_=func.coalesce(bindparam("b_error", type_=Text), sends.c.last_error),
-        ),
-        maybe_duplicate=or_(sends.c.maybe_duplicate, bindparam("b_duplicate", type_=Boolean)),
-        unknown_since=bindparam("b_unknown_since", type_=Instant),
-        unknown_fence=bindparam("b_unknown_fence", type_=Integer),
-        first_attempt_at=func.coalesce(sends.c.first_attempt_at, bindparam("b_started_at", type_=Instant)),
-        accepted_at=case(
-            (_ACCEPTED, func.coalesce(sends.c.accepted_at, bindparam("b_now", type_=Instant))),
-            else_=sends.c.accepted_at,
-        ),
-        updated_at=bindparam("b_now", type_=Instant),
-    )
+_CHANGED: Final = Batch(
+    "changed",
+    {
+        "id": Kind.INTEGER,
+        "status": Kind.TEXT,
+        "next_try_at": Kind.INSTANT,
+        "calls": Kind.INTEGER,
+        "failures": Kind.INTEGER,
+        "route": Kind.TEXT,
+        "message_id": Kind.TEXT,
+        "last_error": Kind.TEXT,
+        "maybe_duplicate": Kind.BOOLEAN,
+        "unknown_since": Kind.INSTANT,
+        "unknown_fence": Kind.INTEGER,
+        "started_at": Kind.INSTANT,
+        "accepted_at": Kind.INSTANT,
+        "updated_at": Kind.INSTANT,
+    },
 )
+
+
+@cache
+def _apply_sql(dialect: str) -> TextClause:
+    return text(f"""
+        UPDATE email_sends SET
+            status = changed.status,
+            next_try_at = changed.next_try_at,
+            claimed_by = NULL,
+            attempts = email_sends.attempts + changed.calls,
+            failures = email_sends.failures + changed.failures,
+            route = coalesce(changed.route, email_sends.route),
+            message_id = coalesce(changed.message_id, email_sends.message_id),
+            last_error = CASE WHEN changed.status = '{Status.ACCEPTED.value}' THEN changed.last_error
+                ELSE coalesce(changed.last_error, email_sends.last_error) END,
+            maybe_duplicate = email_sends.maybe_duplicate OR changed.maybe_duplicate,
+            unknown_since = changed.unknown_since,
+            unknown_fence = changed.unknown_fence,
+            first_attempt_at = coalesce(email_sends.first_attempt_at, changed.started_at),
+            accepted_at = coalesce(email_sends.accepted_at, changed.accepted_at),
+            updated_at = changed.updated_at
+        FROM {_CHANGED.relation(dialect, ":changed")}
+        WHERE email_sends.id = changed.id
+    """)
 
 
 def apply(connection: Connection, steps: Sequence[Step], now: float) -> None:
     """Writes the changes. The rows must be locked."""
-    if not steps:
-        return
-    connection.execute(_APPLY, sorted((_change_row(step, now) for step in steps), key=lambda row: row["b_id"]))
+    for part in _each_send_once(steps):
+        document = _CHANGED.document(connection.dialect.name, (_change_row(step, now) for step in part))
+        connection.execute(_apply_sql(connection.dialect.name), {"changed": document})
     finished = [step.state.id for step in steps if step.change.delete_content]
     if finished:
         connection.execute(delete(contents).where(contents.c.send_id.in_(finished)))
 
 
-def _change_row(step: Step, now: float) -> dict[str, Any]:
+def _each_send_once(steps: Sequence[Step]) -> list[list[Step]]:
+    """The steps in statements: one statement changes a row once, so a second step on a send goes into the next."""
+    parts: list[list[Step]] = []
+    taken: Counter[int] = Counter()
+    for step in steps:
+        place = taken[step.state.id]
+        taken[step.state.id] += 1
+        if place == len(parts):
+            parts.append([])
+        parts[place].append(step)
+    return parts
+
+
+def _change_row(step: Step, now: float) -> tuple[Any, ...]:
     change, call = step.change, _call(step.attempt)
-    return {
-        "b_id": step.state.id,
-        "b_status": change.status.value,
-        "b_next_try_at": change.next_try_at,
-        "b_calls": int(call is not None),
-        "b_failures": int(change.spends_attempt),
-        "b_route": _route(call),
-        "b_message_id": _storable(change.message_id, ID_CHARS_MAX),
-        "b_error": _storable(change.last_error, ERROR_CHARS_MAX),
-        "b_duplicate": change.maybe_duplicate,
-        "b_unknown_since": change.unknown_since,
-        "b_unknown_fence": change.unknown_fence,
-        "b_started_at": None if call is None else call.started_at,
-        "b_now": now,
-    }
+    return (
+        step.state.id,
+        change.status.value,
+        change.next_try_at,
+        int(call is not None),
+        int(change.spends_attempt),
+        _route(call),
+        _storable(change.message_id, ID_CHARS_MAX),
+        _storable(change.last_error, ERROR_CHARS_MAX),
+        change.maybe_duplicate,
+        change.unknown_since,
+        change.unknown_fence,
+        None if call is None else call.started_at,
+        now if change.status is Status.ACCEPTED else None,
+        now,
+    )
 
 
 def _storable(said: str | None, chars_max: int) -> str | None:
     """What a provider said, so that every database takes it: no answer may make a result unstorable."""
     if said is None:
         return None
-    return said[:chars_max].replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+    said = said[:chars_max]
+    return said if said.isascii() and "\x00" not in said else _cleaned(said)
+
+
+def _cleaned(said: str) -> str:
+    return said.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from posthouse.errors import SchemaError, UnsupportedConnection
-from posthouse.store.database import POSTGRESQL, SQLITE, translate
+from posthouse.store.database import POSTGRESQL, SQLITE, missing_in_sqlite, translate
 from posthouse.store.enqueue import Row, Runner
 
 
@@ -23,7 +23,7 @@ def runner_for(connection: object) -> Runner:
         return _SqlAlchemyRunner(connection)
     if isinstance(connection, sqlite3.Connection):
         return _SqliteRunner(connection)
-    if type(connection).__module__.partition(".")[0] == "psycopg":
+    if any(kind.__module__.partition(".")[0] == "psycopg" for kind in type(connection).__mro__):
         return _psycopg_runner(connection)
     raise UnsupportedConnection(
         f"enqueue can't write through a {type(connection).__module__}.{type(connection).__qualname__}; hand it a "
@@ -48,7 +48,7 @@ class _SqlAlchemyRunner:
             connection.begin()  # as its first statement would
         driver = connection.connection.driver_connection
         if isinstance(driver, sqlite3.Connection):
-            _begin_sqlite(driver, connection.in_transaction())
+            _begin_sqlite(driver)
         elif getattr(driver, "autocommit", False):
             raise _refuse_autocommit()
 
@@ -66,26 +66,28 @@ class _SqliteRunner:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        _begin_sqlite(connection, False)
+        _begin_sqlite(connection)
 
     def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
         try:
-            return self._connection.execute(sql, tuple(parameters)).fetchall()
+            # A cursor of our own: the application's may return rows of any kind.
+            return sqlite3.Cursor(self._connection).execute(sql, tuple(parameters)).fetchall()
         except sqlite3.OperationalError as error:
             raise _sqlite_schema_error(error) or error from None
 
 
-def _begin_sqlite(connection: sqlite3.Connection, begun_elsewhere: bool) -> None:
+def _begin_sqlite(connection: sqlite3.Connection) -> None:
     """Makes sure that a transaction is open, as sqlite3 does by itself before an INSERT but not a SAVEPOINT."""
-    if connection.in_transaction or getattr(connection, "autocommit", None) is False:
+    autocommit = getattr(connection, "autocommit", None)  # from Python 3.12 on
+    if connection.in_transaction or autocommit is False:
         return
-    if connection.isolation_level is None and not begun_elsewhere:
+    if connection.isolation_level is None or autocommit is True:
         raise _refuse_autocommit()
     connection.execute("BEGIN")
 
 
 def _sqlite_schema_error(error: sqlite3.OperationalError) -> SchemaError | None:
-    if "no such table" in str(error) or "has no column" in str(error):
+    if missing_in_sqlite(str(error)):
         return SchemaError(f"the tables are missing or older than this release ({error}); run: posthouse migrate")
     return None
 
@@ -110,11 +112,12 @@ class _PsycopgRunner:
         self._connection = connection
 
     def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        from psycopg import errors
+        from psycopg import Cursor, errors
         from psycopg.rows import tuple_row
 
         try:
-            with self._connection.cursor(row_factory=tuple_row) as cursor:
+            # A cursor of our own: the application's may return rows and take parameters of any kind.
+            with Cursor(self._connection, row_factory=tuple_row) as cursor:
                 cursor.execute(sql, tuple(parameters))
                 return list(cursor.fetchall()) if cursor.description else []
         except (errors.UndefinedTable, errors.UndefinedColumn) as error:

@@ -32,6 +32,8 @@ from posthouse.email import KEY_CHARS_MAX
 ADDRESS_CHARS: Final = 320  # RFC 5321 section 4.5.3.1: 64 for the local part, 255 for the domain
 ERROR_CHARS_MAX: Final = 2000
 ID_CHARS_MAX: Final = 255
+CODE_CHARS_MAX: Final = 64
+RULE_CHARS_MAX: Final = 128
 
 metadata = MetaData()
 
@@ -62,7 +64,9 @@ BigId = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER is SQLite's
 
 def status_is(*statuses: Status) -> ColumnElement[bool]:
     """A condition with the statuses as literals: a bound parameter can't prove a partial index's predicate."""
-    return literal_column(_status_sql(statuses), type_=Boolean)
+    literals = [literal_column(f"'{status.value}'", String) for status in statuses]
+    # A comparison, not a Boolean literal: that one becomes `… = 1` on SQLite, which hides the predicate.
+    return sends.c.status == literals[0] if len(literals) == 1 else sends.c.status.in_(literals)
 
 
 def _status_sql(statuses: Iterable[Status]) -> str:
@@ -98,7 +102,7 @@ sends = Table(
     Column("next_try_at", Instant),  # when its owner looks at it again; NULL: never by itself
     Column("expires_at", Instant, nullable=False),
     Column("route", String(63)),  # of the latest attempt
-    Column("message_id", String(255)),  # the provider's
+    Column("message_id", String(ID_CHARS_MAX)),  # the provider's
     Column("last_error", Text),
     Column("maybe_duplicate", Boolean, nullable=False, server_default=false()),
     Column("unknown_since", Instant),  # start of the first call whose outcome nobody knows yet
@@ -146,11 +150,11 @@ attempts = Table(
     Column("ended_at", Instant, nullable=False),
     Column("outcome", String(16), nullable=False),
     Column("maybe_accepted", Boolean, nullable=False, server_default=false()),
-    Column("code", String(64), nullable=False, server_default=""),
+    Column("code", String(CODE_CHARS_MAX), nullable=False, server_default=""),
     Column("text", Text, nullable=False, server_default=""),
-    Column("rule", String(128), nullable=False, server_default=""),
-    Column("message_id", String(255)),
-    Column("request_id", String(255)),
+    Column("rule", String(RULE_CHARS_MAX), nullable=False, server_default=""),
+    Column("message_id", String(ID_CHARS_MAX)),
+    Column("request_id", String(ID_CHARS_MAX)),
     Column("raw", Text),
     # The guard of every settle: an attempt that is recorded already was settled already.
     UniqueConstraint("send_id", "fence", "via", name="email_attempts_once"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import SendState
 from posthouse.store.queue import ClaimedSend, DueTime, Queue
 from posthouse.worker.access import StoreAccess
@@ -23,9 +24,9 @@ class Claims:
         """Every lane with pending sends. Raises DatabaseUnavailable."""
         return await self._access.run(self._queue.due_lanes)
 
-    async def claim(self, lane: str, count: int) -> list[ClaimedSend]:
+    async def claim(self, lane: str, count: int, routes: RoutePlan) -> list[ClaimedSend]:
         """Takes up to `count` due sends of one lane. Raises DatabaseUnavailable; some may be ours all the same then."""
-        claimed = await self._access.run(self._queue.claim, lane, count, self._worker, self._now())
+        claimed = await self._access.run(self._queue.claim, lane, count, self._worker, self._now(), routes)
         for send in claimed:
             self._fences[send.state.id] = send.state.fence
         return claimed
@@ -33,6 +34,10 @@ class Claims:
     async def take_unknown(self, count: int, lease_s: float) -> list[ClaimedSend]:
         """Takes up to `count` unknown sends for one step of finding out. Raises DatabaseUnavailable."""
         return await self._access.run(self._queue.take_unknown, count, self._worker, self._now(), lease_s)
+
+    async def reroute(self, state: SendState, route: str) -> bool:
+        """Writes another route for a claimed send; whether it is still ours. Raises DatabaseUnavailable."""
+        return await self._access.run(self._queue.reroute, state, route)
 
     def settled(self, state: SendState) -> None:
         """The send is not ours any more."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-
 ANSWER_MAX_S: Final = 1.0
 """The worker's time is right to within half of this."""
 

@@ -6,14 +6,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from posthouse.config import WorkerSettings
 from posthouse.core.lanes import DueLane, Share, share, type_of
 from posthouse.core.policy import TypePolicy
-from posthouse.core.routing import choose, opens_at
+from posthouse.core.routing import RoutePlan, candidates
 from posthouse.core.sends import Change, SendState, Via
 from posthouse.core.settlement import end_life, refuse, release
 from posthouse.email import Content
@@ -65,6 +64,7 @@ class Dispatcher:
         self._stopping = False
         self._lanes: list[DueTime] = []
         self._lanes_read_at: float | None = None
+        self._rounds = 0
         self._idle_rounds = 0
         self._unknown_types: set[str] = set()
 
@@ -105,9 +105,10 @@ class Dispatcher:
             return self._settings.poll_max
         await self._routes.refresh(HEALTH_AGE_MAX_S)
         await self._read_lanes()
+        self._rounds += 1
         claimed = full = 0
-        for part in self._shares():
-            got = await self._claim(part)
+        for part, plan in self._shares():
+            got = await self._claim(part, plan)
             claimed += got
             full += got == part.count
             if got < part.count:
@@ -133,19 +134,21 @@ class Dispatcher:
             self._lanes = await self._claims.due_lanes()
             self._lanes_read_at = at
 
-    def _shares(self) -> list[Share]:
-        """What to claim: the due lanes of each route divide its free slots."""
+    def _shares(self) -> list[tuple[Share, RoutePlan]]:
+        """What to claim, and on which routes: the due lanes of each route divide its free slots."""
         now = self._now()
         by_route: dict[str, list[DueLane]] = {}
+        plans: dict[str, RoutePlan] = {}
         for lane in self._lanes:
             policy = self._policy(lane.lane) if lane.at <= now else None
-            if policy is None:
+            plan = None if policy is None else self._routes.plan(policy)
+            if policy is None or plan is None:
                 continue
-            route = self._routes.first_open(policy)
-            if route is not None:
-                free = self._routes.free(route)
-                by_route.setdefault(route, []).append(DueLane(lane.lane, policy.priority, lane.at, free))
-        return [part for lanes in by_route.values() for part in share(lanes, lanes[0].capacity)]
+            plans[lane.lane] = plan
+            free = self._routes.free(plan.first)
+            by_route.setdefault(plan.first, []).append(DueLane(lane.lane, policy.priority, lane.at, free))
+        parts = [part for lanes in by_route.values() for part in share(lanes, lanes[0].capacity, self._rounds)]
+        return [(part, plans[part.lane]) for part in parts]
 
     def _policy(self, lane: str) -> TypePolicy | None:
         """The lane's type; a type that this release doesn't know is left alone, another worker may know it."""
@@ -156,8 +159,8 @@ class Dispatcher:
             log.warning("type %r is not configured here; its sends are left to workers that know it", type_)
         return policy
 
-    async def _claim(self, part: Share) -> int:
-        claimed = await self._claims.claim(part.lane, part.count)
+    async def _claim(self, part: Share, plan: RoutePlan) -> int:
+        claimed = await self._claims.claim(part.lane, part.count, plan)
         for send in claimed:
             self._start(self._dispatch(send))
         return len(claimed)
@@ -176,7 +179,7 @@ class Dispatcher:
         try:
             content = self._renderer.content(claimed.body)
             message = self._renderer.message(state.id, claimed.idempotency_key, content)
-            policy = self._carrying(self._caller.policies[state.type], content)
+            able = self._able(state, content)
         except CannotRender as error:
             self._settle(state, partial(refuse, reason=str(error)))
             return
@@ -184,27 +187,40 @@ class Dispatcher:
             log.exception("send %d (%s) can't be prepared", state.id, claimed.key)
             self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
             return
-        await self._route(claimed, message, policy)
-
-    async def _route(self, claimed: ClaimedSend, message: OutgoingMessage, policy: TypePolicy) -> None:
-        state, now = claimed.state, self._now()
-        if not policy.routes:
+        if not able:
             self._settle(state, partial(refuse, reason="none of its type's routes can carry it"))
             return
-        route = choose(state, policy, self._routes.health, now)
+        await self._route(claimed, message, able)
+
+    def _able(self, state: SendState, content: Content) -> tuple[str, ...]:
+        """Those of the routes that the send may take which can carry it, its planned one first."""
+        routes = candidates(state, self._caller.policies[state.type])
+        if len(routes) == 1:
+            return routes  # an only route says itself what it can't carry
+        planned_first = sorted(routes, key=lambda name: name != state.route)
+        return tuple(name for name in planned_first if not self._caller.providers[name].refusals(content))
+
+    async def _route(self, claimed: ClaimedSend, message: OutgoingMessage, able: tuple[str, ...]) -> None:
+        """Starts the call, or gives the send back until a route that can carry it is open and has a free slot."""
+        state, now = claimed.state, self._now()
+        route = next((name for name in able if self._routes.free(name)), None)
         if self._stopping or not self._pulse.may_start:
             self._settle(state, partial(release, again_at=now))
-        elif route is None or not self._routes.free(route):
-            again_at = max(opens_at(policy, self._routes.health, now), now + NO_SLOT_WAIT_S)
-            self._settle(state, partial(release, again_at=again_at))
-        else:
+        elif route is None:
+            self._settle(state, partial(release, again_at=max(self._routes.opens_at(able), now + NO_SLOT_WAIT_S)))
+        elif route == state.route or await self._moved(state, route):
             await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
 
-    def _carrying(self, policy: TypePolicy, content: Content) -> TypePolicy:
-        """The policy with those of its routes that can carry the content."""
-        providers = self._caller.providers
-        able = tuple(name for name in policy.routes if not providers[name].refusals(content))
-        return policy if able == policy.routes else replace(policy, routes=able)
+    async def _moved(self, state: SendState, route: str) -> bool:
+        """Writes the other route before the call begins. If that fails, the send is given back."""
+        with self._routes.slot(route):
+            try:
+                if await self._claims.reroute(state, route):
+                    return True
+                self._claims.settled(state)  # somebody else has it now
+            except DatabaseUnavailable:
+                self._settle(state, partial(release, again_at=self._now()))
+        return False
 
     def _settle(self, state: SendState, decide: Callable[[SendState], Change | None]) -> None:
         self._settler.add(Report(state.id, state.fence, decide), partial(self._written, state))

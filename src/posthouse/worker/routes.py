@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
 from posthouse.core.outcome import Verdict
 from posthouse.core.policy import RouteFacts, TypePolicy
-from posthouse.core.routing import RouteHealth, RouteState, health_after
+from posthouse.core.routing import RouteHealth, RoutePlan, RouteState, health_after, opens_at, route_plan
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.control import Control
 from posthouse.worker.access import StoreAccess
@@ -55,10 +55,13 @@ class Routes:
         allowed = concurrency if health is None else health.slots(concurrency, self._now())
         return max(0, allowed - self._used[route])
 
-    def first_open(self, policy: TypePolicy) -> str | None:
-        """The first of the type's routes that may be used now, whether or not it has a free slot."""
-        now = self._now()
-        return next((name for name in policy.routes if name not in self.health or self.health[name].takes(now)), None)
+    def plan(self, policy: TypePolicy) -> RoutePlan | None:
+        """The next call's route for every send of a type; None while none of its routes may be used."""
+        return route_plan(policy, self.health, self._now())
+
+    def opens_at(self, names: Iterable[str]) -> float:
+        """When the first of these routes may be used; now if one may be used already."""
+        return opens_at(names, self.health, self._now())
 
     async def refresh(self, older_than_s: float) -> None:
         """Reads the table again if what is known is older than this."""

@@ -1,0 +1,170 @@
+"""`posthouse config check`: everything that can be wrong with the configuration, told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from jinja2 import Environment, TemplateSyntaxError
+from rich.text import Text
+
+from posthouse.app import App
+from posthouse.cli.failures import Exit, failure_of
+from posthouse.cli.invocation import Invocation
+from posthouse.cli.output import Answer, Line
+from posthouse.cli.story_lines import wrapped
+from posthouse.config import Config, RouteSettings, Secret
+from posthouse.core.outcome import Outcome
+from posthouse.errors import ConfigError, PosthouseError
+from posthouse.providers.port import Provider
+from posthouse.providers.registry import PROVIDERS
+from posthouse.store.migrate import check as check_tables
+
+
+class Level(StrEnum):
+    """How a finding counts."""
+
+    OK = "ok"
+    NOTE = "note"  # it works; somebody may not have meant it
+    WRONG = "wrong"  # it does not work
+
+
+_INDENT: Final = " " * 7
+_STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.WRONG: "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    level: Level
+    setting: str
+    text: str
+    exit_code: Exit = Exit.WRONG  # where it is wrong
+
+
+def check(
+    call: Invocation,
+    live: Annotated[bool, typer.Option("--live", help="Also ask each route's health URL.")] = False,
+) -> Answer:
+    """Tell whether everything is as it has to be: settings, secrets, database, tables, templates."""
+    app = call.app
+    findings = [*_database(app), *_routes(app), *_types(app.config), *_templates(app.config)]
+    if live and not any(finding.level is Level.WRONG for finding in findings if finding.setting.startswith("routes")):
+        findings += _health(app)
+    wrong = [finding for finding in findings if finding.level is Level.WRONG]
+    document = {
+        "ok": not wrong,
+        "findings": [{"level": f.level.value, "setting": f.setting, "text": f.text} for f in findings],
+    }
+    lines = [line for finding in findings for line in _lines(finding, call.output.width)]
+    return Answer(document, lines, max((finding.exit_code for finding in wrong), default=Exit.OK))
+
+
+def _lines(finding: Finding, width: int) -> list[Line]:
+    first, *rest = wrapped(f"{finding.setting}: {finding.text}", width, _INDENT)
+    level = (f"{finding.level.value:{len(_INDENT)}}", _STYLES[finding.level])
+    return [Text.assemble(level, first.lstrip()), *rest]
+
+
+def _tried(setting: str, attempt: Callable[[], object], fine: str) -> Finding:
+    try:
+        attempt()
+    except PosthouseError as error:
+        reason = error.reason if isinstance(error, ConfigError) else str(error)
+        named = (isinstance(error, ConfigError) and error.setting) or setting
+        return Finding(Level.WRONG, named, reason, failure_of(error).exit_code)
+    return Finding(Level.OK, setting, fine)
+
+
+def _database(app: App) -> Iterator[Finding]:
+    shown = app.config.database_shown
+    yield _tried("database", lambda: check_tables(app.database), f"{shown} answers, its tables are current")
+
+
+def _routes(app: App) -> Iterator[Finding]:
+    config = app.config
+    if not config.routes:
+        yield Finding(Level.WRONG, "routes", "there is none, so nothing can be sent; configure one as [routes.main]")
+        return
+    try:
+        providers = app.providers()
+    except ConfigError as error:
+        yield Finding(Level.WRONG, error.setting, error.reason)
+        return
+    for name, settings in config.routes.items():
+        yield from _route(f"routes.{name}", settings, providers[name], config.worker.shutdown_grace)
+
+
+def _route(place: str, settings: RouteSettings, provider: Provider, grace_s: float) -> Iterator[Finding]:
+    wrong = [
+        Finding(Level.WRONG, f"{place}.{name}", reason)
+        for name, secret in _secrets(settings)
+        if (reason := _unreadable(secret))
+    ]
+    yield from wrong
+    if not wrong:
+        yield Finding(Level.OK, place, f"provider {settings.provider}, {settings.concurrency} calls at once")
+    facts = provider.facts
+    if not facts.key_lifetime_s and not facts.can_look_up:
+        text = "can neither dedupe nor be asked: a call whose answer is lost is left to its type's on_unknown"
+        yield Finding(Level.NOTE, place, text)
+    if settings.timeout > grace_s:
+        text = "is longer than worker.shutdown_grace: a stopping worker may leave calls unknown"
+        yield Finding(Level.NOTE, f"{place}.timeout", text)
+
+
+def _secrets(settings: RouteSettings) -> Iterator[tuple[str, Secret]]:
+    own: Any = PROVIDERS[settings.provider].settings.model_validate(settings.own)
+    return ((name, value) for name, value in own if isinstance(value, Secret))
+
+
+def _unreadable(secret: Secret) -> str | None:
+    try:
+        return None if secret.reveal().strip() else "is empty"
+    except ConfigError as error:
+        return error.reason
+    except UnicodeDecodeError:
+        return "its file is not text"
+
+
+def _types(config: Config) -> Iterator[Finding]:
+    yield Finding(Level.OK, "types", ", ".join(config.types))
+    if config.sender is None:
+        yield Finding(Level.NOTE, "sender", "is missing: every email has to name one itself")
+
+
+def _templates(config: Config) -> Iterator[Finding]:
+    folder = config.templates
+    if not folder.is_dir():
+        yield Finding(Level.NOTE, "templates", f"there is no folder {folder}: emails with a template would fail")
+        return
+    files = sorted(file for file in folder.rglob("*") if file.suffix in (".txt", ".html") and file.is_file())
+    wrong = [finding for file in files if (finding := _template(file)) is not None]
+    yield from wrong or [Finding(Level.OK, "templates", f"{len(files)} files in {folder}")]
+
+
+def _template(file: Path) -> Finding | None:
+    try:
+        Environment(autoescape=True).parse(file.read_text(encoding="utf-8"))
+    except TemplateSyntaxError as error:
+        return Finding(Level.WRONG, "templates", f"{file}, line {error.lineno}: {error.message}")
+    except (OSError, UnicodeDecodeError) as error:
+        return Finding(Level.WRONG, "templates", f"{file} can't be read: {error}")
+    return None
+
+
+def _health(app: App) -> Iterator[Finding]:
+    for name, verdict in app.ask_health().items():
+        place = f"routes.{name}"
+        if verdict is None:
+            yield Finding(Level.NOTE, place, "has no health_url to ask")
+        elif verdict.outcome is Outcome.ACCEPTED:
+            yield Finding(Level.OK, place, f"its health URL answers {verdict.code}")
+        else:
+            said = f"{verdict.code} {verdict.text}".strip()
+            yield Finding(Level.WRONG, f"{place}.health_url", f"says that it is not well: {said}", Exit.NOT_POSSIBLE)

@@ -1,0 +1,103 @@
+"""`posthouse reconcile`: finds out now what became of unknown sends."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from posthouse.app import App
+from posthouse.cli.failures import Exit, failure_of
+from posthouse.cli.invocation import Invocation
+from posthouse.cli.moments import duration
+from posthouse.cli.output import Answer, Json, count
+from posthouse.cli.story import command, is_held, standing
+from posthouse.core.intervention import Intervention
+from posthouse.core.lifecycle import Status
+from posthouse.core.reconcile import waited
+from posthouse.core.sends import SendState
+from posthouse.errors import CallerError, NotPossible
+from posthouse.store.ledger import Story
+
+
+def reconcile(
+    call: Invocation,
+    keys: Annotated[
+        list[str] | None, typer.Argument(help="These at once, due or not.", metavar="KEY...", show_default=False)
+    ] = None,
+) -> Answer:
+    """Find out now what became of unknown sends.
+
+    The provider is asked, or called again under the same key. Without KEYs: one pass over all that are due. Workers
+    do this by themselves every few seconds.
+    """
+    app = call.app
+    hurried, refused = _hurry(app, list(dict.fromkeys(keys or ())), call.who)
+    steps = app.reconcile() if hurried or not keys else 0
+    stories = [app.store.ledger.story(key) for key in hurried]
+    document: Json = {
+        "ran_here": steps is not None,
+        "steps": steps or 0,
+        "sends": [{"key": s.send["dedupe_key"], "status": s.send["status"], "held": is_held(s.send)} for s in stories],
+        "refused": refused,
+        "unknown": app.store.ledger.count(Status.UNKNOWN),
+        "held": app.store.ledger.held_unknown(),
+    }
+    lines = [f"{no['key']}: {no['error']}" for no in refused]
+    if steps is None:
+        lines += _left_to_the_worker(app, hurried)
+    elif hurried:
+        lines += [f"{story.send['dedupe_key']} is {standing(story)}." for story in stories]
+    elif not keys:
+        lines.append(
+            f"{count(steps, 'send')} looked after; {document['unknown']:,} unknown, {document['held']:,} held."
+        )
+    elsewhere = steps is None and not hurried
+    return Answer(document, lines, Exit.NOT_POSSIBLE if refused or elsewhere else Exit.OK)
+
+
+def _left_to_the_worker(app: App, hurried: list[str]) -> list[str]:
+    every = duration(app.config.worker.sweep)
+    said = f"A worker has {app.database.sqlite_file} and does this itself, every {every}"
+    if hurried:
+        return [f"{said}.", *(f"  see what it found: {command('show', key)}" for key in hurried)]
+    return [f"{said}; stop it first to do it from here."]
+
+
+def _hurry(app: App, keys: list[str], who: str) -> tuple[list[str], list[Json]]:
+    """Makes the sends due now; the keys of those it could be done for, and the others with the reason."""
+    hurried: list[str] = []
+    refused: list[Json] = []
+    for key in keys:
+        try:
+            story = app.store.ledger.story(key)
+            _make_due(app, story, who)
+            hurried.append(story.send["dedupe_key"])
+        except CallerError as error:
+            refused.append({"key": key, **failure_of(error).document})
+    return hurried, refused
+
+
+def _make_due(app: App, story: Story, who: str) -> None:
+    key, now = story.send["dedupe_key"], app.store.ledger.now()
+    if is_held(story.send):
+        # To call again could send what was cancelled or has expired; only a person may say so.
+        raise NotPossible(f"it is held; say what became of it with: {command('resolve', key)}")
+
+    def decide(state: SendState) -> Intervention:
+        if state.status is not Status.UNKNOWN:
+            raise NotPossible(f"there is nothing to find out: it is {state.status}")
+        if state.fence != story.state.fence:
+            raise NotPossible("a worker looks after it at this very moment")
+        return Intervention(waited(state, now, ""))
+
+    app.store.operations.intervene(
+        story.send["id"],
+        decide,
+        action="reconcile",
+        who=who,
+        detail="",
+        now=now,
+        max_age_s=0.0,
+        new_key=app.new_key,
+    )

@@ -1,0 +1,117 @@
+"""How the whole stands, gathered from the database; and what of it needs a person. Judging is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from posthouse.app import App
+from posthouse.cli.moments import coming, duration
+from posthouse.cli.output import count
+from posthouse.core.routing import RouteHealth, RouteState
+from posthouse.store.control import WorkerRow
+from posthouse.store.ledger import LaneDepth
+
+RECENT_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """One look at everything. Times are seconds since 1970 by the database's clock."""
+
+    now: float
+    counts: Mapping[str, int]  # by status: the open ones, and failed
+    held: int  # unknown sends that only a person can move on
+    lanes: Sequence[LaneDepth]
+    routes: Mapping[str, RouteHealth]  # every configured route, and those that the table knows
+    workers: Sequence[WorkerRow]
+    outcomes: Mapping[str, int]  # of the last RECENT_S
+    types: frozenset[str]  # configured here
+    dead_after_s: float
+
+    @property
+    def due(self) -> int:
+        """Pending sends whose time has come."""
+        return sum(lane.due for lane in self.lanes)
+
+    @property
+    def oldest_due_s(self) -> float | None:
+        """For how long the oldest due send has been due."""
+        ages = [self.now - lane.oldest_due_at for lane in self.lanes if lane.oldest_due_at is not None]
+        return max(ages, default=None)
+
+    def is_alive(self, worker: WorkerRow) -> bool:
+        """Whether it has said so lately."""
+        return self.now - worker.heartbeat_at < self.dead_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that needs a person: a name that stays, the words, and what to do."""
+
+    name: str
+    text: str
+    do: str
+
+
+def look(app: App) -> Whole:
+    """Reads everything once."""
+    ledger, control = app.store.ledger, app.store.control
+    now = ledger.now()
+    known = {name: RouteHealth(name) for name in app.config.routes}
+    return Whole(
+        now=now,
+        counts=ledger.open_counts(),
+        held=ledger.held_unknown(),
+        lanes=ledger.lanes(now),
+        routes=known | control.route_health(),
+        workers=control.workers(),
+        outcomes=ledger.recent_outcomes(now - RECENT_S),
+        types=frozenset(app.policies),
+        dead_after_s=app.config.worker.dead_after,
+    )
+
+
+def problems(whole: Whole, oldest_s: float) -> list[Problem]:
+    """What needs a person now. `oldest_s` is the age from which due mail is too old."""
+    found = [*_worker_problems(whole), *_age_problems(whole, oldest_s)]
+    for health in whole.routes.values():
+        if health.state is RouteState.STOPPED:
+            text = f"route {health.name} is stopped: {health.reason}"
+            found.append(Problem("route_stopped", text, "mend its settings; it is tried again by itself"))
+    if whole.held:
+        text = f"{count(whole.held, 'send')} held: nobody knows whether they were accepted"
+        found.append(Problem("held", text, "posthouse find --held, then posthouse resolve KEY"))
+    return found
+
+
+def _worker_problems(whole: Whole) -> list[Problem]:
+    waiting = whole.due + whole.counts.get("sending", 0) + whole.counts.get("unknown", 0) - whole.held
+    if not waiting:
+        return []
+    if not any(whole.is_alive(worker) for worker in whole.workers):
+        return [Problem("no_worker", f"no worker is alive, and {count(waiting, 'send')} waiting", "posthouse worker")]
+    return [_silent(worker, whole.now) for worker in whole.workers if not whole.is_alive(worker)]
+
+
+def _silent(worker: WorkerRow, now: float) -> Problem:
+    text = f"worker {worker.id} ({worker.host}:{worker.pid}) is silent for {duration(now - worker.heartbeat_at)}"
+    return Problem("worker_silent", text, "look after it; what it had, others take over")
+
+
+def _age_problems(whole: Whole, oldest_s: float) -> list[Problem]:
+    if whole.oldest_due_s is None or whole.oldest_due_s <= oldest_s:
+        return []
+    text = f"the oldest due send has waited for {duration(whole.oldest_due_s)}"
+    return [Problem("overdue", text, "see the routes and lanes above: a held route, or too few workers")]
+
+
+def route_words(health: RouteHealth, now: float) -> str:
+    """A route's health in words."""
+    if health.state is RouteState.STOPPED:
+        again = "now" if health.takes(now) else coming(health.held_until, now)
+        return f"stopped, tried again {again}: {health.reason}"
+    if not health.takes(now):
+        return f"held, opens {coming(health.held_until, now)}: {health.reason}"
+    return "open"

@@ -1,0 +1,121 @@
+"""`posthouse config check`: everything that is wrong, at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from posthouse.cli.init import STARTER
+from tests.cli.conftest import Shell, free_port
+
+ROUTE = """
+[routes.main]
+provider = "http"
+url = "https://api.example.com/v1/send"
+"""
+
+
+@pytest.fixture
+def ready(empty_shell: Shell) -> Shell:
+    """A folder in which everything is as it has to be."""
+    empty_shell.run("init")
+    (empty_shell.folder / "templates").mkdir()
+    return empty_shell
+
+
+def wrong(shell: Shell, *args: str, code: int = 2) -> dict[str, str]:
+    """What is wrong, by setting."""
+    document = shell.json("config", "check", *args, code=code)
+    return {f["setting"]: f["text"] for f in document["findings"] if f["level"] == "wrong"}
+
+
+def notes(shell: Shell) -> dict[str, str]:
+    document = shell.json("config", "check")
+    return {f["setting"]: f["text"] for f in document["findings"] if f["level"] == "note"}
+
+
+def test_nothing_is_wrong_with_what_init_wrote(ready: Shell) -> None:
+    assert wrong(ready, code=0) == {}
+    assert notes(ready) == {}
+
+
+def test_a_secret_that_cannot_be_read_is_named_with_its_route(ready: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMPTY_KEY", " ")
+    other = ROUTE.replace("routes.main", "routes.other")
+    third = ROUTE.replace("routes.main", "routes.third")
+    ready.configure(
+        STARTER.partition("[routes.main]")[0]
+        + f'{ROUTE}api_key = "env:NO_SUCH_KEY"\n{other}api_key = "file:{ready.folder}/none"\n'
+        + f'{third}api_key = "env:EMPTY_KEY"\n'
+    )
+
+    assert wrong(ready) == {
+        "routes.main.api_key": "the environment variable NO_SUCH_KEY is not set",
+        "routes.other.api_key": f"the file {ready.folder}/none can't be read: No such file or directory",
+        "routes.third.api_key": "is empty",
+    }
+
+
+def test_a_provider_that_cannot_be_built_is_told(ready: Shell) -> None:
+    ready.configure(STARTER.replace('provider = "http"', 'provider = "htp"'))
+
+    assert "did you mean 'http'?" in wrong(ready)["routes.main.provider"]
+
+
+def test_no_route_at_all_is_wrong(ready: Shell) -> None:
+    ready.configure('database = "sqlite:///posthouse.db"\n')
+
+    assert "there is none" in wrong(ready)["routes"]
+
+
+def test_missing_tables_and_a_wrong_route_are_told_at_once(empty_shell: Shell) -> None:
+    empty_shell.configure(STARTER.replace('auth = "none"', 'auth = "bearer"'))
+
+    found = wrong(empty_shell)
+
+    assert "posthouse migrate" in found["database"]
+    assert "api_key is missing" in found["routes.main"]
+
+
+def test_a_database_that_is_away_ends_with_3_and_the_rest_is_told_all_the_same(ready: Shell) -> None:
+    url = f"postgresql://nobody@127.0.0.1:{free_port()}/nothing"
+    ready.configure(STARTER.replace("sqlite:///posthouse.db", url))
+
+    document = ready.json("config", "check", code=3)
+
+    assert [f["level"] for f in document["findings"]].count("ok") >= 2
+
+
+def test_a_template_with_a_mistake_is_named_with_its_line(ready: Shell) -> None:
+    Path("templates/receipt.txt").write_text("Dear {{ name }}\n")
+    Path("templates/receipt.html").write_text("<p>\n{% if order %}\n")
+
+    assert wrong(ready)["templates"].startswith("templates/receipt.html, line 2: Unexpected end of template")
+
+
+def test_what_works_but_may_not_be_meant_is_noted(ready: Shell) -> None:
+    ready.configure(f'database = "sqlite:///posthouse.db"\ntemplates = "mails"\n{ROUTE}auth = "none"\ntimeout = "1m"\n')
+
+    assert set(notes(ready)) == {"sender", "templates", "routes.main", "routes.main.timeout"}
+
+
+def test_live_asks_the_health_url(ready: Shell) -> None:
+    ready.configure(STARTER.replace("8025", str(free_port())))
+
+    assert "connect_refused" in wrong(ready, "--live", code=1)["routes.main.health_url"]
+
+
+def test_a_wrong_file_is_told_like_everywhere_else(empty_shell: Shell) -> None:
+    empty_shell.configure("database = ")
+
+    ran = empty_shell.run("config", "check")
+
+    assert ran.code == 2
+    assert "posthouse.toml is not TOML" in ran.err
+
+
+def test_words_tell_the_level_first(ready: Shell) -> None:
+    ran = ready.run("config", "check")
+
+    assert {line.split()[0] for line in ran.out.splitlines()} == {"ok"}

@@ -1,0 +1,84 @@
+"""`posthouse sandbox`: its options, read and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from posthouse.app import SandboxSettings
+from posthouse.cli import sandbox
+from posthouse.sandbox.fault_text import fault_text
+from tests.cli.conftest import Shell
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[SandboxSettings]:
+    """The settings that a sandbox would have been run with; it says that it started, and ends at once."""
+    seen: list[SandboxSettings] = []
+
+    def run(settings: SandboxSettings, started: Callable[[str, int], None]) -> None:
+        seen.append(settings)
+        started("http://127.0.0.1:8025", 7)
+
+    monkeypatch.setattr(sandbox, "run_sandbox", run)
+    return seen
+
+
+def test_a_sandbox_needs_no_configuration_and_tells_where_it_is(empty_shell: Shell, given: list[Any]) -> None:
+    ran = empty_shell.run("sandbox")
+
+    assert ran.code == 0
+    assert "Sandbox at http://127.0.0.1:8025, seed 7." in ran.out
+    assert "http://127.0.0.1:8025/v1/send" in ran.out
+    assert (given[0].host, given[0].port, given[0].idempotency, given[0].look_up) == ("127.0.0.1", 8025, True, True)
+
+
+def test_every_option_reaches_the_sandbox(
+    empty_shell: Shell, given: list[SandboxSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SANDBOX_KEY", "s3cret")
+    (empty_shell.folder / "faults.toml").write_text('faults = ["slow=8s"]\nseed = 3\n')
+
+    document = empty_shell.json(
+        *("sandbox", "--host", "localhost", "--port", "0", "--fault", "503:share=0.2", "--fault", "429"),
+        *("--faults", "faults.toml", "--no-idempotency", "--no-look-up", "--look-up-lag", "5s"),
+        *("--api-key", "env:SANDBOX_KEY"),
+    )
+
+    settings = given[0]
+    assert [fault_text(fault) for fault in settings.faults.faults] == ["503:share=0.2", "429", "slow=8s"]
+    assert (settings.host, settings.port, settings.api_key, settings.look_up_lag_s) == ("localhost", 0, "s3cret", 5.0)
+    assert (settings.idempotency, settings.look_up, settings.faults.seed) == (False, False, 3)
+    assert document == {
+        "url": "http://127.0.0.1:8025",
+        "seed": 7,
+        "faults": ["503:share=0.2", "429", "slow=8s"],
+    }
+
+
+def test_the_command_lines_seed_is_taken_before_the_files(empty_shell: Shell, given: list[SandboxSettings]) -> None:
+    (empty_shell.folder / "faults.json").write_text('{"faults": [], "seed": 3}')
+
+    empty_shell.run("sandbox", "--faults", "faults.json", "--seed", "9")
+
+    assert given[0].faults.seed == 9
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--fault", "slwo=8s"], "did you mean 'slow'?"),
+        (["--faults", "missing.toml"], "missing.toml: can't be read"),
+        (["--look-up-lag", "5"], "--look-up-lag: '5' is not a duration"),
+        (["--api-key", "env:NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
+        (["--port", "99999"], "--port"),
+        (["--host", "192.0.2.1"], "can't listen on 192.0.2.1"),
+    ],
+)
+def test_what_is_wrong_is_said_before_it_starts(empty_shell: Shell, args: list[str], said: str) -> None:
+    ran = empty_shell.run("sandbox", *args)
+
+    assert ran.code == 2
+    assert said in ran.err

@@ -1,0 +1,242 @@
+"""What every provider must do, whatever its protocol: one suite, run for each.
+
+A provider joins with a `ProviderHarness`, which plays its server, and a subclass of `ProviderSuite` whose `harness`
+fixture gives it. Servers are real ones on loopback: what is tested is the provider with its transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pytest
+
+from posthouse.core.outcome import Found, Outcome, Subject
+from posthouse.email import Address, Content
+from posthouse.providers.port import OutgoingMessage, Provider
+
+SECRET = "swordfish-9f8e7d6c"
+"""The credential of every provider in this suite. Servers echo it where they can."""
+
+TIMEOUT_S = 0.5
+
+
+class Behaviour(StrEnum):
+    """What the server does with the next calls."""
+
+    ACCEPT = "accept"  # with the id `m-1`
+    ACCEPT_UNREADABLY = "accept unreadably"  # success, and then nothing that can be read
+    THROTTLE = "throttle"  # too fast, come back in 30 seconds (where the protocol can say so)
+    BE_OUT_OF_SERVICE = "be out of service"  # certainly not taken
+    FAIL_MIDWAY = "fail midway"  # a fault that may come after the message was taken
+    REFUSE_MESSAGE = "refuse the message"
+    REFUSE_RECIPIENT = "refuse the recipient"
+    REFUSE_CREDENTIAL = "refuse the credential"
+    STALL = "stall"  # reads the message and never answers
+    DROP = "drop"  # reads the message and cuts the connection
+
+
+@dataclass(frozen=True)
+class Call:
+    """One message as the server got it."""
+
+    payload: bytes  # whole, as it was on the wire
+    key: str | None  # the idempotency key or our id in it, where the protocol has a place for one
+
+
+class ProviderHarness(ABC):
+    """Plays the server of one provider."""
+
+    can_say_when = True  # whether its protocol can name the wait after a throttled call
+    has_key = True  # whether its protocol has a place for a key or our id
+
+    @abstractmethod
+    def behave(self, behaviour: Behaviour) -> None:
+        """From now on."""
+
+    @abstractmethod
+    def provider(self) -> Provider:
+        """A route to this server, with SECRET as its credential and TIMEOUT_S as its timeout."""
+
+    @abstractmethod
+    def provider_of_a_dead_host(self) -> Provider:
+        """A route to a port that nobody listens on."""
+
+    @property
+    @abstractmethod
+    def calls(self) -> list[Call]:
+        """Every message that reached the server."""
+
+    @property
+    @abstractmethod
+    def arrived(self) -> asyncio.Event:
+        """Set when a message has reached the server."""
+
+    @abstractmethod
+    def remember(self, key: str, message_id: str) -> None:
+        """Makes a look-up for `key` find `message_id`. Called only where the provider can look up."""
+
+
+def plain_message(number: int = 1) -> OutgoingMessage:
+    """A message with text and HTML and one recipient."""
+    return OutgoingMessage(
+        send_id=number,
+        idempotency_key=f"ph-{number}",
+        sender=Address("orders@shop.example", "Shop"),
+        to=(Address("ada@example.com", "Ada, Countess"),),
+        cc=(),
+        bcc=(),
+        reply_to=(),
+        subject="Grüße ✉",
+        text="Thank you.\nBye.",
+        html="<p>Thank you.</p>",
+        metadata={"order": "42"},
+    )
+
+
+EXPECTED = {
+    Behaviour.ACCEPT: (Outcome.ACCEPTED, False, True),
+    Behaviour.ACCEPT_UNREADABLY: (Outcome.ACCEPTED, False, True),
+    Behaviour.THROTTLE: (Outcome.THROTTLED, False, False),
+    Behaviour.BE_OUT_OF_SERVICE: (Outcome.TRANSIENT, False, False),
+    Behaviour.FAIL_MIDWAY: (Outcome.TRANSIENT, True, True),
+    Behaviour.REFUSE_MESSAGE: (Outcome.REJECTED, False, True),
+    Behaviour.REFUSE_RECIPIENT: (Outcome.REJECTED, False, True),
+    Behaviour.REFUSE_CREDENTIAL: (Outcome.MISCONFIGURED, False, False),
+    Behaviour.STALL: (Outcome.UNKNOWN, True, True),
+    Behaviour.DROP: (Outcome.UNKNOWN, True, True),
+}
+"""Outcome, whether it may have been accepted, whether it spends an attempt."""
+
+
+class ProviderSuite:
+    """Subclass it, and give a `harness` fixture."""
+
+    @pytest.fixture
+    async def provider(self, harness: ProviderHarness) -> AsyncIterator[Provider]:
+        """A route to the harness's server."""
+        one = harness.provider()
+        yield one
+        await one.close()
+
+    @pytest.mark.parametrize("behaviour", Behaviour)
+    async def test_every_behaviour_has_its_outcome_after_one_call(
+        self, harness: ProviderHarness, provider: Provider, behaviour: Behaviour
+    ) -> None:
+        harness.behave(behaviour)
+        verdict = await provider.send(plain_message())
+        found = (verdict.outcome, verdict.maybe_accepted, verdict.spends_attempt)
+        assert found == EXPECTED[behaviour], verdict
+        assert len(harness.calls) == 1, "a provider never repeats a call by itself"
+        assert verdict.code
+        assert verdict.rule
+
+    async def test_an_accepted_message_comes_back_with_its_id(
+        self, harness: ProviderHarness, provider: Provider
+    ) -> None:
+        assert (await provider.send(plain_message())).message_id == "m-1"
+
+    async def test_an_acceptance_that_can_not_be_read_has_no_id(
+        self, harness: ProviderHarness, provider: Provider
+    ) -> None:
+        harness.behave(Behaviour.ACCEPT_UNREADABLY)
+        assert (await provider.send(plain_message())).message_id is None
+
+    async def test_a_throttled_call_passes_on_the_wait(self, harness: ProviderHarness, provider: Provider) -> None:
+        harness.behave(Behaviour.THROTTLE)
+        wait_s = 30.0 if harness.can_say_when else None
+        assert (await provider.send(plain_message())).retry_after_s == wait_s
+
+    async def test_a_refused_recipient_says_nothing_about_the_route(
+        self, harness: ProviderHarness, provider: Provider
+    ) -> None:
+        harness.behave(Behaviour.REFUSE_RECIPIENT)
+        assert (await provider.send(plain_message())).subject is Subject.RECIPIENT
+        harness.behave(Behaviour.REFUSE_CREDENTIAL)
+        assert (await provider.send(plain_message())).subject is Subject.ROUTE
+
+    async def test_a_dead_host_has_certainly_accepted_nothing(self, harness: ProviderHarness) -> None:
+        provider = harness.provider_of_a_dead_host()
+        verdict = await provider.send(plain_message())
+        found = (verdict.outcome, verdict.maybe_accepted, verdict.spends_attempt, verdict.code)
+        assert found == (Outcome.TRANSIENT, False, False, "connect_refused"), verdict
+        await provider.close()
+
+    async def test_a_call_ends_within_its_timeout(self, harness: ProviderHarness, provider: Provider) -> None:
+        harness.behave(Behaviour.STALL)
+        async with asyncio.timeout(TIMEOUT_S * 10):
+            assert (await provider.send(plain_message())).outcome is Outcome.UNKNOWN
+        assert provider.facts.timeout_s == TIMEOUT_S
+
+    @pytest.mark.parametrize("behaviour", [Behaviour.STALL, Behaviour.DROP, Behaviour.FAIL_MIDWAY])
+    async def test_a_replay_has_the_same_key_and_the_same_bytes(
+        self, harness: ProviderHarness, provider: Provider, behaviour: Behaviour
+    ) -> None:
+        harness.behave(behaviour)
+        await provider.send(plain_message())
+        harness.behave(Behaviour.ACCEPT)
+        another_worker = harness.provider()
+        await another_worker.send(plain_message())
+        await another_worker.close()
+        first, second = harness.calls
+        assert first == second
+
+    async def test_two_messages_never_share_a_key(self, harness: ProviderHarness, provider: Provider) -> None:
+        await provider.send(plain_message(1))
+        await provider.send(plain_message(2))
+        keys = ["ph-1", "ph-2"] if harness.has_key else [None, None]
+        assert [call.key for call in harness.calls] == keys
+
+    async def test_a_cancelled_call_stops_and_the_next_one_works(
+        self, harness: ProviderHarness, provider: Provider
+    ) -> None:
+        harness.behave(Behaviour.STALL)
+        task = asyncio.create_task(provider.send(plain_message()))
+        await harness.arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        harness.behave(Behaviour.ACCEPT)
+        assert (await provider.send(plain_message(2))).outcome is Outcome.ACCEPTED
+
+    async def test_calls_at_the_same_time_do_not_mix(self, harness: ProviderHarness, provider: Provider) -> None:
+        verdicts = await asyncio.gather(*(provider.send(plain_message(n)) for n in range(20)))
+        assert {verdict.outcome for verdict in verdicts} == {Outcome.ACCEPTED}
+        assert len({call.payload for call in harness.calls}) == 20
+
+    @pytest.mark.parametrize("behaviour", Behaviour)
+    async def test_the_credential_shows_nowhere(
+        self, harness: ProviderHarness, behaviour: Behaviour, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        provider = harness.provider()
+        harness.behave(behaviour)
+        verdict = await provider.send(plain_message())
+        await provider.close()
+        assert SECRET not in repr(verdict)
+        assert SECRET not in repr(provider)
+        assert SECRET not in caplog.text
+
+    async def test_an_ordinary_email_is_carried(self, provider: Provider) -> None:
+        content = Content(to=(Address("ada@example.com"),), subject="s", text="t", html="<p>t</p>")
+        assert provider.refusals(content) == []
+
+    async def test_a_look_up_finds_what_is_there_and_misses_what_is_not(
+        self, harness: ProviderHarness, provider: Provider
+    ) -> None:
+        if not provider.facts.can_look_up:
+            pytest.skip("this provider can't be asked")
+        harness.remember("ph-1", "m-7")
+        found = await provider.look_up(plain_message(1))
+        assert (found.found, found.message_id) == (Found.ACCEPTED, "m-7")
+        assert (await provider.look_up(plain_message(2))).found is Found.MISSING
+
+    async def test_closing_twice_is_fine(self, harness: ProviderHarness, provider: Provider) -> None:
+        await provider.close()
+        await provider.send(plain_message())
+        await provider.close()
+        await provider.close()

@@ -1,0 +1,115 @@
+"""An application's own connection to its own database, of every kind that `enqueue` takes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.orm import Session
+
+ORDERS: Final = "shop_orders"
+"""The application's table."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A connection inside the application's transaction, and how the application goes on with it."""
+
+    connection: object  # what is handed to `enqueue`
+    execute: Callable[[str], Any]
+    commit: Callable[[], object]
+    rollback: Callable[[], object]
+
+    def order(self, number: int) -> None:
+        """Writes a row of the application's own."""
+        self.execute(f"INSERT INTO {ORDERS} (id) VALUES ({number})")
+
+
+def sqlalchemy_engine(url: str) -> Engine:
+    """An engine as an application would make it: nothing of ours."""
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+
+def sqlite_file(url: str) -> str:
+    return url.removeprefix("sqlite:///")
+
+
+@contextmanager
+def sqlalchemy_connection(url: str) -> Iterator[Caller]:
+    engine = sqlalchemy_engine(url)
+    with engine.connect() as connection:
+        yield Caller(connection, lambda sql: connection.execute(text(sql)), connection.commit, connection.rollback)
+    engine.dispose()
+
+
+@contextmanager
+def sqlalchemy_session(url: str) -> Iterator[Caller]:
+    engine = sqlalchemy_engine(url)
+    with Session(engine) as session:
+        yield Caller(session, lambda sql: session.execute(text(sql)), session.commit, session.rollback)
+    engine.dispose()
+
+
+@contextmanager
+def driver(url: str) -> Iterator[Caller]:
+    """sqlite3 or psycopg, as they come: the first statement begins a transaction."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(sqlite_file(url), timeout=30)) as connection:
+            yield Caller(connection, connection.execute, connection.commit, connection.rollback)
+    else:
+        with psycopg.connect(url) as connection_:
+            yield Caller(
+                connection_, lambda sql: connection_.execute(sql.encode()), connection_.commit, connection_.rollback
+            )
+
+
+@contextmanager
+def driver_in_autocommit(url: str) -> Iterator[Caller]:
+    """The same in autocommit mode, inside a transaction that the application began."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(sqlite_file(url), timeout=30, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield Caller(
+                connection,
+                connection.execute,
+                lambda: connection.execute("COMMIT"),
+                lambda: connection.execute("ROLLBACK"),
+            )
+    else:
+        with psycopg.connect(url, autocommit=True) as connection_:
+            transaction = connection_.transaction()
+            transaction.__enter__()
+            yield Caller(
+                connection_,
+                lambda sql: connection_.execute(sql.encode()),
+                lambda: transaction.__exit__(None, None, None),
+                lambda: transaction.__exit__(psycopg.Rollback, psycopg.Rollback(), None),
+            )
+
+
+KINDS: Final = {
+    kind.__name__: kind for kind in (sqlalchemy_connection, sqlalchemy_session, driver, driver_in_autocommit)
+}
+
+
+def make_orders(url: str) -> None:
+    """The application's table, new and empty."""
+    engine = sqlalchemy_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE IF EXISTS {ORDERS}"))
+        connection.execute(text(f"CREATE TABLE {ORDERS} (id integer PRIMARY KEY)"))
+    engine.dispose()
+
+
+def orders(url: str) -> list[int]:
+    """What another connection sees of it."""
+    engine = sqlalchemy_engine(url)
+    with engine.connect() as connection:
+        numbers = list(connection.scalars(text(f"SELECT id FROM {ORDERS} ORDER BY id")))
+    engine.dispose()
+    return numbers
