@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from posthouse.address import Address
 from posthouse.config import (
     Config,
     RetentionSettings,
@@ -22,7 +23,6 @@ from posthouse.config import (
     parse_config,
     parse_duration,
 )
-from posthouse.email import Address
 from posthouse.errors import ConfigError, OperatorError
 
 SQLITE = "sqlite:///posthouse.db"

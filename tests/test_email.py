@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posthouse.address import Address
+from posthouse.content import Content
 from posthouse.email import (
     CONTENT_BYTES_MAX,
     HEADERS_MAX,
@@ -21,9 +23,7 @@ from posthouse.email import (
     RECIPIENTS_MAX,
     RESERVED_HEADERS,
     TAGS_MAX,
-    Address,
     CheckedEmail,
-    Content,
     Email,
 )
 from posthouse.errors import CallerError, InvalidEmail

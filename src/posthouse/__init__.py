@@ -5,9 +5,10 @@ with engine.begin() as transaction:
     outbox.enqueue(transaction, posthouse.Email(key="order-1042-receipt", to="ada@example.com", ...))
 """
 
+from posthouse.address import Address
 from posthouse.app import Outbox
 from posthouse.config import Config, load_config
-from posthouse.email import Address, Email
+from posthouse.email import Email
 from posthouse.errors import (
     CallerError,
     ConfigError,

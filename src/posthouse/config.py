@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from posthouse.email import Address
+from posthouse.address import Address
 from posthouse.errors import ConfigError, InvalidEmail
 
 CONFIG_FILE: Final = "posthouse.toml"

@@ -1,4 +1,4 @@
-"""The message model: `Email` is what an application asks for, `Content` is the part of it that is sent.
+"""The message model: `Email` is what an application asks for.
 
 Everything that can be wrong with an email is refused here, with the field and the reason, before anything is
 written.
@@ -13,24 +13,23 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any, Final
 
-from email_validator import EmailNotValidError, validate_email
-
+from posthouse.address import Address, AddressesLike, AddressLike
+from posthouse.content import Content
 from posthouse.errors import InvalidEmail
+from posthouse.text import one_line, plain_text, shorten
 
-CONTENT_VERSION: Final = 1
 KEY_CHARS_MAX: Final = 190
 SUBJECT_CHARS_MAX: Final = 998
-NAME_CHARS_MAX: Final = 256
-ADDRESS_TEXT_CHARS_MAX: Final = 1024
 TAG_CHARS_MAX: Final = 128
 TAGS_MAX: Final = 20
 METADATA_MAX: Final = 50
 HEADERS_MAX: Final = 100
 RECIPIENTS_MAX: Final = 50
 CONTENT_BYTES_MAX: Final = 10 * 1024 * 1024
+STORABLE_YEARS: Final = range(1970, 9000)
+"""Far enough from the ends of what databases and Python take, whatever the time zone and the maximum age."""
 NUMBER_BITS_MAX: Final = 4096  # far below what Python still turns into decimal digits
 
 RESERVED_HEADERS: Final = frozenset(
@@ -40,184 +39,7 @@ RESERVED_HEADERS: Final = frozenset(
 """Set from the email's own fields; naming them twice would make two of them."""
 
 _HEADER_NAME = re.compile(r"[!-9;-~]+")  # RFC 5322 section 2.2: printable ASCII without the colon
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # PostgreSQL stores no NUL, UTF-8 has no lone surrogates
-_NAMED = re.compile(
-    r"""
-    (?: "(?P<quoted> (?:[^"\\]|\\.)* )"  # RFC 5322 section 3.2.4
-      | (?P<plain> [^"\\<>,;@]* )          # more than its section 3.2.5 allows: people write Zoë and Dr. Who
-    ) \s* < (?P<bare> .* ) >
-    """,
-    re.VERBOSE,
-)
 _LANE_WORD = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """One mailbox: `Address("ada@example.com", "Ada")`. Structured, so that no comma in a name can split it."""
-
-    email: str
-    name: str = ""
-
-    @staticmethod
-    def parse(text: str, field_name: str = "address") -> Address:
-        """One address, bare or as `Name <ada@example.com>`. Raises InvalidEmail.
-
-        A name with any of `, ; @ < > " \\` in it stands in double quotes, as `str(address)` writes it.
-        """
-        text = _one_line(text, field_name, ADDRESS_TEXT_CHARS_MAX)
-        named = _NAMED.fullmatch(text.strip())
-        bare = named["bare"] if named else text.strip()
-        try:
-            found = validate_email(
-                bare,
-                check_deliverability=False,
-                allow_quoted_local=True,
-                allow_smtputf8=True,
-                globally_deliverable=False,
-                test_environment=True,  # RFC 6761 keeps .test for just that
-            )
-        except EmailNotValidError as error:
-            reason = f"{shorten(text)!r} is not an email address: {error}{_address_hint(text)}"
-            raise InvalidEmail(field_name, reason) from None
-        return Address(found.normalized, _name_of(named, field_name) if named else "")
-
-    def checked(self, field_name: str) -> Address:
-        """The same address, validated. Raises InvalidEmail."""
-        bare = Address.parse(self.email, field_name)
-        if bare.name:
-            raise InvalidEmail(field_name, f"{self.email!r} carries a name; give it as Address(email, name)")
-        return Address(bare.email, _one_line(self.name, f"{field_name} (the name)", NAME_CHARS_MAX))
-
-    def __str__(self) -> str:
-        if not self.name:
-            return self.email
-        quoted = self.name.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{quoted}" <{self.email}>'
-
-    @property
-    def folded(self) -> str:
-        """The form in which addresses are compared and looked up."""
-        return self.email.casefold()
-
-
-AddressLike = str | Address
-AddressesLike = AddressLike | Sequence[AddressLike]
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What is stored apart from the ledger and sent: addresses, words, headers. Plain values only."""
-
-    to: tuple[Address, ...]
-    cc: tuple[Address, ...] = ()
-    bcc: tuple[Address, ...] = ()
-    reply_to: tuple[Address, ...] = ()
-    sender: Address | None = None
-    subject: str | None = None
-    text: str | None = None
-    html: str | None = None
-    template: str | None = None
-    variables: Mapping[str, Any] = field(default_factory=dict)
-    headers: tuple[tuple[str, str], ...] = ()
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def recipients(self) -> tuple[Address, ...]:
-        """Everybody who gets a copy, in the order to, cc, bcc."""
-        return self.to + self.cc + self.bcc
-
-    def to_json(self) -> str:
-        """The stored form: versioned, canonical (sorted keys, no spaces), so that it can also be hashed."""
-        document = {
-            "version": CONTENT_VERSION,
-            "to": _plain(self.to),
-            "cc": _plain(self.cc),
-            "bcc": _plain(self.bcc),
-            "reply_to": _plain(self.reply_to),
-            "from": _plain([self.sender])[0] if self.sender else None,
-            "subject": self.subject,
-            "text": self.text,
-            "html": self.html,
-            "template": self.template,
-            "variables": self.variables,
-            "headers": self.headers,
-            "tags": self.tags,
-            "metadata": self.metadata,
-        }
-        used = {name: value for name, value in document.items() if value not in (None, (), {}, [])}
-        return json.dumps(used, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> Content:
-        """Reads the stored form of this release or an earlier one. Raises ValueError when it can't."""
-        try:
-            document = json.loads(text)
-        except RecursionError:
-            raise ValueError("the stored content is damaged: it is nested too deep") from None
-        if not isinstance(document, dict) or document.get("version") != CONTENT_VERSION:
-            raise ValueError("the stored content has a version that this release can't read")
-        content = Content(
-            to=_stored_addresses(document, "to"),
-            cc=_stored_addresses(document, "cc"),
-            bcc=_stored_addresses(document, "bcc"),
-            reply_to=_stored_addresses(document, "reply_to"),
-            sender=_stored_address(document["from"], "from") if "from" in document else None,
-            subject=_stored_text(document, "subject"),
-            text=_stored_text(document, "text"),
-            html=_stored_text(document, "html"),
-            template=_stored_text(document, "template"),
-            variables=_stored(document, "variables", dict),
-            headers=tuple(_stored_header(pair) for pair in _stored(document, "headers", list)),
-            tags=tuple(_sound(tag, "tags") for tag in _stored(document, "tags", list)),
-            metadata={name: _sound(value, "metadata") for name, value in _stored(document, "metadata", dict).items()},
-        )
-        if not content.recipients:
-            raise ValueError("the stored content is damaged: it has no recipient")
-        return content
-
-
-def _stored(document: dict[str, Any], name: str, kind: type[Any]) -> Any:
-    """A field's value, or an empty one where it was left out. Raises ValueError when it is of another kind."""
-    value = document.get(name, kind())
-    if not isinstance(value, kind):
-        raise ValueError(f"the stored content is damaged: {name} is a {type(value).__name__}")
-    return value
-
-
-def _stored_text(document: dict[str, Any], name: str) -> str | None:
-    return _sound(document[name], name) if name in document else None
-
-
-def _sound(value: object, name: str) -> str:
-    if not isinstance(value, str) or _unstorable(value):
-        raise ValueError(f"the stored content is damaged: {name} is not text")
-    return value
-
-
-def _stored_addresses(document: dict[str, Any], name: str) -> tuple[Address, ...]:
-    return tuple(_stored_address(parts, name) for parts in _stored(document, name, list))
-
-
-def _stored_address(parts: object, name: str) -> Address:
-    return Address(*_sound_parts(parts, name, (1, 2)))
-
-
-def _stored_header(parts: object) -> tuple[str, str]:
-    name, value = _sound_parts(parts, "headers", (2,))
-    return name, value
-
-
-def _sound_parts(parts: object, name: str, counts: tuple[int, ...]) -> list[str]:
-    if not isinstance(parts, list) or len(parts) not in counts:
-        raise ValueError(f"the stored content is damaged: {name} has an entry that is not one")
-    return [_sound(part, name) for part in parts]
-
-
-def _plain(addresses: Iterable[Address]) -> list[list[str]]:
-    return [[a.email, a.name] if a.name else [a.email] for a in addresses]
 
 
 @dataclass(slots=True)
@@ -313,65 +135,8 @@ class CheckedEmail:
         return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def shorten(text: str, chars: int = 80) -> str:
-    """`text`, cut to `chars` characters."""
-    return text if len(text) <= chars else text[: chars - 1] + "…"
-
-
-def refuse_control(text: str, field_name: str) -> None:
-    """Refuses line breaks and other control characters: in a header they would start another one."""
-    if found := _CONTROL.search(text):
-        raise InvalidEmail(field_name, f"contains the control character {found.group()!r} (header injection?)")
-    _storable(text, field_name)
-
-
-def _unstorable(text: str) -> re.Match[str] | None:
-    """What no database stores as text, if there is any; a look at plain ASCII costs next to nothing."""
-    if text.isascii() and "\x00" not in text:
-        return None
-    return _UNSTORABLE.search(text)
-
-
-def _storable(text: str, field_name: str) -> str:
-    if found := _unstorable(text):
-        raise InvalidEmail(field_name, f"contains {found.group()!r}, which no database stores as text")
-    return text
-
-
-def _text(value: object, field_name: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidEmail(field_name, f"must be text, not {type(value).__name__}")
-    return _storable(_frozen_text(value), field_name)
-
-
-def _frozen_text(value: str) -> str:
-    """The plain text behind a subclass: an enum member's value, a lazy text's words as they are now."""
-    words = value.value if isinstance(value, Enum) else str(value)
-    return str.__str__(words)
-
-
-def _one_line(value: object, field_name: str, chars_max: int = CONTENT_BYTES_MAX) -> str:
-    line = _text(value, field_name)
-    refuse_control(line, field_name)
-    if len(line) > chars_max:
-        raise InvalidEmail(field_name, f"{len(line)} characters; at most {chars_max}")
-    return line
-
-
-def _name_of(named: re.Match[str], field_name: str) -> str:
-    quoted = named["quoted"]
-    name = named["plain"].strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-    return _one_line(name, f"{field_name} (the name)", NAME_CHARS_MAX)
-
-
-def _address_hint(text: str) -> str:
-    if text.count("@") == 1 and re.search(r'[,;"\\].*<', text):
-        return ' (such a name stands in double quotes: "Doe, Jane" <jane@example.com>)'
-    return " (several addresses are given as a list)" if "," in text or ";" in text else ""
-
-
 def _key(value: object, field_name: str) -> str:
-    key = _one_line(value, field_name, KEY_CHARS_MAX)
+    key = one_line(value, field_name, KEY_CHARS_MAX)
     if not key.strip():
         raise InvalidEmail(field_name, "is empty; it must name this one email, such as order-1042-receipt")
     if key != key.strip():
@@ -380,7 +145,7 @@ def _key(value: object, field_name: str) -> str:
 
 
 def _word(value: object, field_name: str) -> str:
-    word = _text(value, field_name)
+    word = plain_text(value, field_name)
     if not _LANE_WORD.fullmatch(word):
         raise InvalidEmail(
             field_name,
@@ -390,17 +155,17 @@ def _word(value: object, field_name: str) -> str:
 
 
 def _line(value: object, field_name: str, chars_max: int) -> str | None:
-    return None if value is None else _one_line(value, field_name, chars_max)
+    return None if value is None else one_line(value, field_name, chars_max)
 
 
 def _body(value: object, field_name: str) -> str | None:
-    return None if value is None else _text(value, field_name)
+    return None if value is None else plain_text(value, field_name)
 
 
 def _address(value: object, field_name: str) -> Address:
     if isinstance(value, Address):
         return value.checked(field_name)
-    return Address.parse(_text(value, field_name), field_name)
+    return Address.parse(plain_text(value, field_name), field_name)
 
 
 def _address_list(value: object, field_name: str) -> tuple[Address, ...]:
@@ -412,7 +177,7 @@ def _address_list(value: object, field_name: str) -> tuple[Address, ...]:
 
 
 def _template(value: object) -> str:
-    name = _text(value, "template")
+    name = plain_text(value, "template")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", name):
         raise InvalidEmail("template", f"{shorten(name)!r} is not the name of a template in the templates folder")
     return name
@@ -425,7 +190,7 @@ def _variables(value: object) -> dict[str, Any]:
 
 
 def _variable_name(value: object) -> str:
-    name = _text(value, "variables")
+    name = plain_text(value, "variables")
     if not name.isidentifier():
         raise InvalidEmail("variables", f"{shorten(name)!r} can't be used as a variable's name in a template")
     return name
@@ -438,7 +203,7 @@ def _frozen(value: object, field_name: str, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _text(value, field_name)
+        return plain_text(value, field_name)
     if isinstance(value, int):
         if value.bit_length() > NUMBER_BITS_MAX:
             raise InvalidEmail(field_name, f"a number of {value.bit_length()} bits; at most {NUMBER_BITS_MAX}")
@@ -451,7 +216,7 @@ def _frozen(value: object, field_name: str, depth: int = 0) -> Any:
         return [_frozen(item, f"{field_name}[{place}]", depth + 1) for place, item in enumerate(value)]
     if isinstance(value, Mapping):
         return {
-            _text(name, f"{field_name} (a key)"): _frozen(item, f"{field_name}.{name}", depth + 1)
+            plain_text(name, f"{field_name} (a key)"): _frozen(item, f"{field_name}.{name}", depth + 1)
             for name, item in value.items()
         }
     raise InvalidEmail(
@@ -473,12 +238,12 @@ def _headers(value: object) -> tuple[tuple[str, str], ...]:
 def _header(pair: object) -> tuple[str, str]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise InvalidEmail("headers", "each is a pair of name and value")
-    name = _text(pair[0], "headers")
+    name = plain_text(pair[0], "headers")
     if not _HEADER_NAME.fullmatch(name) or len(name) > 76:
         raise InvalidEmail("headers", f"{shorten(name)!r} is not a header name")
     if name.casefold() in RESERVED_HEADERS:
         raise InvalidEmail(f"headers.{name}", "is set from the email's own fields")
-    return name, _one_line(pair[1], f"headers.{name}")
+    return name, one_line(pair[1], f"headers.{name}")
 
 
 def _tags(value: object) -> tuple[str, ...]:
@@ -501,8 +266,8 @@ def _metadata(value: object) -> dict[str, str]:
 
 
 def _metadata_entry(name: object, item: object) -> tuple[str, str]:
-    checked = _one_line(name, "metadata")
-    return checked, _one_line(item, f"metadata.{checked}")
+    checked = one_line(name, "metadata")
+    return checked, one_line(item, f"metadata.{checked}")
 
 
 def _moment(value: object, field_name: str) -> float | None:
@@ -512,6 +277,10 @@ def _moment(value: object, field_name: str) -> float | None:
         raise InvalidEmail(field_name, f"must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidEmail(field_name, f"{value} has no time zone; give datetime.now(UTC) or the like")
+    if value.year not in STORABLE_YEARS:
+        raise InvalidEmail(
+            field_name, f"the year {value.year} is not between {STORABLE_YEARS[0]} and {STORABLE_YEARS[-1]}"
+        )
     return value.timestamp()
 
 

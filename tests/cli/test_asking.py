@@ -11,6 +11,7 @@ import pytest
 from posthouse.store.database import Database
 from posthouse.store.store import Store
 from tests.cli.conftest import Shell
+from tests.conftest import OwnPostgres
 
 Put = Callable[..., None]
 
@@ -212,10 +213,8 @@ def test_status_counts_what_is_open(shell: Shell, put: Put) -> None:
     ]
 
 
-def test_status_never_tells_the_databases_password(empty_shell: Shell, database_url: str) -> None:
-    if database_url.startswith("sqlite"):
-        pytest.skip("a SQLite file has no password")
-    url = re.sub(r"//(\w+)(:\w*)?@", r"//\1:hunter2@", database_url)
+def test_status_never_tells_the_databases_password(empty_shell: Shell, postgres: OwnPostgres) -> None:
+    url = re.sub(r"//(\w+)(:\w*)?@", r"//\1:hunter2@", postgres.create())
     empty_shell.configure(f'database = "{url}"\n')
 
     ran = empty_shell.run("status")

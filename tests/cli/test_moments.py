@@ -32,8 +32,9 @@ def test_another_year_is_named() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (-1.0, "0.0 s"),
-        (0.04, "0.0 s"),
+        (-1.0, "0 s"),
+        (0.04, "0 s"),
+        (5.0, "5 s"),
         (3.44, "3.4 s"),
         (9.96, "10 s"),
         (59.4, "59 s"),

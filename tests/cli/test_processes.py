@@ -232,7 +232,7 @@ def test_reconcile_finds_out_without_a_worker(shell: Shell, put: Put, database_u
     whole = shell.json("reconcile")
     assert (whole["ran_here"], whole["steps"], whole["unknown"]) == (True, 1, 1)
     named = shell.json("reconcile", "later", "--by", "ada")
-    assert named["sends"] == [{"key": "later", "status": "accepted", "held": False}]
+    assert named["sends"] == [{"key": "later", "status": "accepted", "held": False, "standing": "accepted by main"}]
 
     assert status_of(shell, "due") == "accepted"
     assert [line["action"] for line in shell.json("show", "later")["interventions"]] == ["reconcile"]

@@ -15,8 +15,9 @@ from enum import StrEnum
 
 import pytest
 
+from posthouse.address import Address
+from posthouse.content import Content
 from posthouse.core.outcome import Found, Outcome, Subject
-from posthouse.email import Address, Content
 from posthouse.providers.port import OutgoingMessage, Provider
 
 SECRET = "swordfish-9f8e7d6c"

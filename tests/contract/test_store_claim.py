@@ -174,7 +174,8 @@ def test_a_claim_writes_the_route_that_the_plan_says(bench: Bench, pins: bool) -
     cases = itertools.product((0, 1), (None, "a", "b", "c", "gone"), (None, bench.now))
     for number, (attempts, route, unknown_since) in enumerate(cases):
         bench.put(1, f"k{number}", attempts=attempts, route=route, unknown_since=unknown_since)
-    before = {send.state.id: send.state for send in bench.store.ledger.ids(Status.PENDING, None, 100)}
+    states = [bench.store.ledger.story(f"k{number}-0").state for number in range(20)]
+    before = {state.id: state for state in states}
 
     claimed = bench.store.queue.claim("receipt", 100, bench.worker, bench.now, routes)
 

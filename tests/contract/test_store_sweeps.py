@@ -95,6 +95,7 @@ def test_the_sends_of_a_worker_without_heartbeat_become_unknown(bench: Bench) ->
     assert row["unknown_fence"] == 1
     (attempt,) = bench.attempts("k")
     assert (attempt["via"], attempt["outcome"], attempt["maybe_accepted"]) == ("reaper", "unknown", True)
+    assert (row["route"], attempt["route"]) == ("main", "main")  # so that the right provider can be asked
     assert f"worker {state.claimed_by} (here:1) died" in attempt["text"]
     assert attempt["worker"] == 99
 

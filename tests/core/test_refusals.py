@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from posthouse.core.outcome import Outcome, Subject, Verdict
-from posthouse.core.refusals import SAME_REFUSALS_MAX, RefusalStreak, judge
+from posthouse.core.refusals import ALONE_MIN, SAME_REFUSALS_MAX, RefusalStreak, Suspects, judge, judge_alone
 
 REFUSED = Verdict(Outcome.REJECTED, code="422", text="the sender domain is not allowed")
 ACCEPTED = Verdict(Outcome.ACCEPTED)
@@ -130,3 +130,41 @@ def test_the_same_words_under_another_code_are_not_alike(route: Route) -> None:
     for send_id in range(SAME_REFUSALS_MAX - 1):
         route.answers(send_id)
     assert route.answers(9, replace(REFUSED, code="400")).outcome is Outcome.REJECTED
+
+
+# The other way round: one message that stops the route for all.
+
+
+UNVERIFIED = Verdict(
+    Outcome.MISCONFIGURED, spends_attempt=False, subject=Subject.ROUTE, code="403", text="the sender is not verified"
+)
+TAKEN = Verdict(Outcome.ACCEPTED, message_id="m")
+
+
+def stopped(*calls: tuple[int, Verdict]) -> list[Outcome]:
+    """What each call counts as, one after the other on one route."""
+    suspects, counted = Suspects(), []
+    for send_id, verdict in calls:
+        suspects, verdict = judge_alone(suspects, send_id, verdict)
+        counted.append(verdict.outcome)
+    return counted
+
+
+def test_a_message_that_alone_stops_the_route_again_and_again_is_rejected_in_the_end() -> None:
+    calls = [(1, UNVERIFIED), (2, TAKEN)] * ALONE_MIN
+    stops = [outcome for outcome in stopped(*calls) if outcome is not Outcome.ACCEPTED]
+    assert stops == [Outcome.MISCONFIGURED] * (ALONE_MIN - 1) + [Outcome.REJECTED]
+
+
+def test_a_route_that_is_stopped_for_everybody_rejects_nobody() -> None:
+    assert set(stopped(*[(send_id, UNVERIFIED) for send_id in (1, 2, 3)] * 20)) == {Outcome.MISCONFIGURED}
+
+
+def test_a_refused_credential_says_nothing_about_the_message() -> None:
+    calls = [(1, replace(UNVERIFIED, code="401")), (2, TAKEN)] * 20
+    assert Outcome.REJECTED not in stopped(*calls)
+
+
+def test_a_message_that_is_accepted_is_no_suspect_any_more() -> None:
+    calls = [*[(1, UNVERIFIED), (2, TAKEN)] * (ALONE_MIN - 1), (1, TAKEN), (1, UNVERIFIED), (2, TAKEN)]
+    assert Outcome.REJECTED not in stopped(*calls)

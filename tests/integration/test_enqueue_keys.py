@@ -60,7 +60,9 @@ def test_of_fifty_racing_writers_the_first_one_wins_and_all_hear_of_it(database_
     assert counts(store) == (1, 1)
 
 
-def test_of_racing_writers_with_other_contents_one_wins_and_the_others_are_told(database_url: str, store: Store) -> None:
+def test_of_racing_writers_with_other_contents_one_wins_and_the_others_are_told(
+    database_url: str, store: Store
+) -> None:
     results = race([partial(_write_once, database_url, "order-1", f"from {n}") for n in range(10)])
 
     (winner,) = [result for result in results if isinstance(result, Enqueued)]
@@ -115,9 +117,7 @@ def test_a_repetition_changes_nothing_of_what_is_stored(database: Database, stor
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_a_used_key_with_other_content_is_refused(
-    database: Database, store: Store, other: dict[str, object]
-) -> None:
+def test_a_used_key_with_other_content_is_refused(database: Database, store: Store, other: dict[str, object]) -> None:
     (first,) = enqueue(database, email("order-1"))
     before = store.ledger.story("order-1")
 

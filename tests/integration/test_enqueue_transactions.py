@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import psycopg
@@ -256,6 +258,25 @@ def test_sqlite3_in_autocommit_without_a_transaction_is_refused(
     assert keys(store) == ["k"]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no `autocommit` before Python 3.12")
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_sqlite3_of_today_is_taken_in_a_transaction_and_refused_in_autocommit(database_url: str, store: Store) -> None:
+    settings: dict[str, Any] = {"autocommit": False}
+    with closing(sqlite3.connect(sqlite_file(database_url), **settings)) as connection:
+        outbox().enqueue_many(connection, [email("kept-1"), email("kept-2")])
+        connection.commit()
+        outbox().enqueue(connection, email("gone"))
+        connection.rollback()
+    settings["autocommit"] = True
+    with (
+        closing(sqlite3.connect(sqlite_file(database_url), **settings)) as connection,
+        pytest.raises(UnsupportedConnection, match="autocommit mode"),
+    ):
+        outbox().enqueue(connection, email("k"))
+
+    assert keys(store) == ["kept-1", "kept-2"]
+
+
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_psycopg_in_autocommit_without_a_transaction_is_refused(database_url: str, store: Store) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
@@ -329,14 +350,14 @@ def test_an_async_connection_is_refused(database_url: str) -> None:
     asyncio.run(plain())
 
 
-def test_another_database_is_refused_by_its_name() -> None:
-    class OtherDialect:
-        name = "oracle"
-
+@pytest.mark.parametrize(
+    ("name", "driver", "paramstyle"), [("oracle", "oracledb", "named"), ("postgresql", "asyncpg", "numeric_dollar")]
+)
+def test_another_database_or_driver_is_refused_by_its_name(name: str, driver: str, paramstyle: str) -> None:
     connection = object.__new__(Connection)
-    connection.dialect = OtherDialect()  # type: ignore[assignment]
+    connection.dialect = SimpleNamespace(name=name, driver=driver, paramstyle=paramstyle)  # type: ignore[assignment]
 
-    with pytest.raises(UnsupportedConnection, match="oracle"):
+    with pytest.raises(UnsupportedConnection, match=rf"{name} connection through {driver}"):
         outbox().enqueue(connection, email("k"))
 
 

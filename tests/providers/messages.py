@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from posthouse.email import Address
+from posthouse.address import Address
 from posthouse.providers.port import OutgoingMessage
 
 SHOP = Address("orders@shop.example", "Shop")

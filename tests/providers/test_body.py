@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.email import Address
+from posthouse.address import Address
 from posthouse.providers.body import DEFAULT_BODY, FILTERS, PLACEHOLDERS, Body
 from posthouse.providers.port import OutgoingMessage
 from tests.providers.messages import ADA, BOB, full_message, message

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from posthouse.address import Address
 from posthouse.config import RouteSettings
+from posthouse.content import Content
 from posthouse.core.outcome import Found, LookUp, Outcome, Subject
-from posthouse.email import Address, Content
 from posthouse.providers.http import HttpProvider
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider

@@ -13,6 +13,7 @@ from tests.tidy.sources import Module, modules
 LADDER: Final = (
     ("__main__", "posthouse"),  # `python -m posthouse`, and the public API
     ("cli",),
+    ("demo",),  # an application of its own: a shop, and the outbox beside a naive design
     ("app",),
     ("web", "worker", "sandbox"),
     ("outbox",),  # writes through the store, and asks the providers what they can carry
@@ -20,6 +21,9 @@ LADDER: Final = (
     ("core",),
     ("config",),  # its sender is an address of the message model
     ("email",),
+    ("content",),
+    ("address",),
+    ("text",),
     ("errors",),
 )
 """From top to bottom. A module imports its own package and what stands below; neighbours on a rung never."""
@@ -27,6 +31,7 @@ LADDER: Final = (
 RUNGS: Final = {layer: rung for rung, layers in enumerate(LADDER) for layer in layers}
 
 SQLALCHEMY_OUTSIDE_THE_STORE: Final = {
+    "posthouse.demo.shop": "is an application with a database of its own, which the outbox writes into",
     "posthouse.config": "parses the database URL, so that a wrong one is refused before anything starts",
 }
 

@@ -23,6 +23,7 @@ from posthouse.errors import ConfigError, PosthouseError
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import PROVIDERS
 from posthouse.store.migrate import check as check_tables
+from posthouse.worker.supervisor import SETTLE_GRACE_SHARE
 
 
 class Level(StrEnum):
@@ -97,7 +98,8 @@ def _routes(app: App) -> Iterator[Finding]:
         yield Finding(Level.WRONG, error.setting, error.reason)
         return
     for name, settings in config.routes.items():
-        yield from _route(f"routes.{name}", settings, providers[name], config.worker.shutdown_grace)
+        grace_s = config.worker.shutdown_grace * (1 - SETTLE_GRACE_SHARE)
+        yield from _route(f"routes.{name}", settings, providers[name], grace_s)
 
 
 def _route(place: str, settings: RouteSettings, provider: Provider, grace_s: float) -> Iterator[Finding]:
@@ -114,7 +116,7 @@ def _route(place: str, settings: RouteSettings, provider: Provider, grace_s: flo
         text = "can neither dedupe nor be asked: a call whose answer is lost is left to its type's on_unknown"
         yield Finding(Level.NOTE, place, text)
     if settings.timeout > grace_s:
-        text = "is longer than worker.shutdown_grace: a stopping worker may leave calls unknown"
+        text = "is longer than what worker.shutdown_grace leaves for calls: a stopping worker may cut them off"
         yield Finding(Level.NOTE, f"{place}.timeout", text)
 
 

@@ -49,7 +49,7 @@ def zone(seconds: float) -> str:
 def duration(seconds: float) -> str:
     """A duration in at most two units: `3.4 s`, `12 s`, `2 min 5 s`, `3 d 4 h`."""
     if seconds < 9.95:
-        return f"{max(seconds, 0):.1f} s"
+        return f"{max(seconds, 0):.1f}".removesuffix(".0") + " s"
     whole = round(seconds)
     for size, name, smaller, smaller_name in _STEPS:
         if whole >= size:

@@ -34,26 +34,35 @@ def reconcile(
     app = call.app
     hurried, refused = _hurry(app, list(dict.fromkeys(keys or ())), call.who)
     steps = app.reconcile() if hurried or not keys else 0
-    stories = [app.store.ledger.story(key) for key in hurried]
     document: Json = {
         "ran_here": steps is not None,
         "steps": steps or 0,
-        "sends": [{"key": s.send["dedupe_key"], "status": s.send["status"], "held": is_held(s.send)} for s in stories],
+        "sends": [_outcome(app, key) for key in hurried],
         "refused": refused,
         "unknown": app.store.ledger.count(Status.UNKNOWN),
         "held": app.store.ledger.held_unknown(),
     }
-    lines = [f"{no['key']}: {no['error']}" for no in refused]
-    if steps is None:
-        lines += _left_to_the_worker(app, hurried)
-    elif hurried:
-        lines += [f"{story.send['dedupe_key']} is {standing(story)}." for story in stories]
-    elif not keys:
-        lines.append(
-            f"{count(steps, 'send')} looked after; {document['unknown']:,} unknown, {document['held']:,} held."
-        )
-    elsewhere = steps is None and not hurried
-    return Answer(document, lines, Exit.NOT_POSSIBLE if refused or elsewhere else Exit.OK)
+    left_alone = steps is None and not hurried
+    exit_code = Exit.NOT_POSSIBLE if refused or left_alone else Exit.OK
+    told = _left_to_the_worker(app, hurried) if steps is None else _found_out(document, named=bool(keys))
+    return Answer(document, [*(f"{no['key']}: {no['error']}" for no in refused), *told], exit_code)
+
+
+def _outcome(app: App, key: str) -> Json:
+    story = app.store.ledger.story(key)
+    return {
+        "key": key,
+        "status": story.send["status"],
+        "held": is_held(story.send),
+        "standing": standing(story),
+    }
+
+
+def _found_out(document: Json, *, named: bool) -> list[str]:
+    if named:
+        return [f"{send['key']} is {send['standing']}." for send in document["sends"]]
+    steps = count(document["steps"], "send")
+    return [f"{steps} looked after; {document['unknown']:,} unknown, {document['held']:,} held."]
 
 
 def _left_to_the_worker(app: App, hurried: list[str]) -> list[str]:

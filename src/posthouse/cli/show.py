@@ -16,8 +16,8 @@ from posthouse.cli.moments import iso
 from posthouse.cli.output import Answer, Json, Line
 from posthouse.cli.story import NextStep, Surroundings, folded, is_held, next_step, timeline
 from posthouse.cli.story_lines import heading_lines, standing_lines, time_lines
+from posthouse.content import Content
 from posthouse.core.policy import Category, TypePolicy
-from posthouse.email import Content
 from posthouse.store.ledger import Story
 
 EXCERPT_CHARS: Final = 2000

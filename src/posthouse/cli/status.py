@@ -14,7 +14,8 @@ from posthouse.cli.moments import duration, duration_option, iso, local
 from posthouse.cli.output import Answer, Json, Line, columns, count
 from posthouse.cli.standing import RECENT_S, Problem, Whole, look, problems, route_words
 from posthouse.core.lanes import type_of
-from posthouse.core.routing import RouteState
+from posthouse.core.routing import RouteHealth, RouteState
+from posthouse.store.control import WorkerRow
 from posthouse.store.ledger import LaneDepth
 
 
@@ -108,43 +109,41 @@ def _document(whole: Whole, found: Sequence[Problem], database: str) -> Json:
         "database": database,
         "sends": {**whole.counts, "due": whole.due, "held": whole.held},
         "oldest_due_s": None if oldest_s is None else round(oldest_s, 3),
-        "workers": [
-            {
-                "id": worker.id,
-                "host": worker.host,
-                "pid": worker.pid,
-                "version": worker.version,
-                "alive": whole.is_alive(worker),
-                "started_at": iso(worker.started_at),
-                "heartbeat_at": iso(worker.heartbeat_at),
-            }
-            for worker in whole.workers
-        ],
-        "routes": [
-            {
-                "name": health.name,
-                "state": _route_state(health.state, health.takes(whole.now)),
-                "held_until": None if health.takes(whole.now) else iso(health.held_until),
-                "reason": health.reason,
-            }
-            for health in whole.routes.values()
-        ],
-        "lanes": [
-            {
-                "lane": lane.lane,
-                "pending": lane.pending,
-                "due": lane.due,
-                "oldest_due_at": iso(lane.oldest_due_at),
-                "configured": type_of(lane.lane) in whole.types,
-            }
-            for lane in whole.lanes
-        ],
+        "workers": [_worker_document(worker, whole) for worker in whole.workers],
+        "routes": [_route_document(health, whole.now) for health in whole.routes.values()],
+        "lanes": [_lane_document(lane, whole) for lane in whole.lanes],
         "outcomes": {"since": iso(whole.now - RECENT_S), **whole.outcomes},
         "problems": [{"name": p.name, "text": p.text, "do": p.do} for p in found],
     }
 
 
-def _route_state(state: RouteState, takes: bool) -> str:
-    if state is RouteState.STOPPED:
-        return "stopped"
-    return "open" if takes else "held"
+def _worker_document(worker: WorkerRow, whole: Whole) -> Json:
+    return {
+        "id": worker.id,
+        "host": worker.host,
+        "pid": worker.pid,
+        "version": worker.version,
+        "alive": whole.is_alive(worker),
+        "started_at": iso(worker.started_at),
+        "heartbeat_at": iso(worker.heartbeat_at),
+    }
+
+
+def _route_document(health: RouteHealth, now: float) -> Json:
+    held = not health.takes(now)
+    return {
+        "name": health.name,
+        "state": "stopped" if health.state is RouteState.STOPPED else "held" if held else "open",
+        "held_until": iso(health.held_until) if held else None,
+        "reason": health.reason,
+    }
+
+
+def _lane_document(lane: LaneDepth, whole: Whole) -> Json:
+    return {
+        "lane": lane.lane,
+        "pending": lane.pending,
+        "due": lane.due,
+        "oldest_due_at": iso(lane.oldest_due_at),
+        "configured": type_of(lane.lane) in whole.types,
+    }

@@ -8,7 +8,8 @@ Refused recipients never count: fifty unknown addresses in a row are fifty unkno
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from posthouse.core.outcome import Outcome, Subject, Verdict
@@ -49,3 +50,49 @@ def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[Refusa
         rule="same refusal in a row",
     )
     return streak, route_fault, others if len(earlier) < SAME_REFUSALS_MAX else ()
+
+
+ALONE_MIN: Final = 5
+"""A message that stopped the route so often, while others were accepted in between, is at fault itself."""
+
+SUSPECTS_MAX: Final = 100
+CREDENTIAL_CODES: Final = frozenset({"401", "535"})
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """One send that stopped the route: how often, and whether another was accepted since."""
+
+    times: int
+    works_for_others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """The sends that stopped one route, in one worker. A bad credential says nothing about the message."""
+
+    by_send: Mapping[int, Suspect] = field(default_factory=dict)
+
+
+def judge_alone(suspects: Suspects, send_id: int, verdict: Verdict) -> tuple[Suspects, Verdict]:
+    """The other way round: a stop that only this one message meets is the message's own fault, and rejects it.
+
+    Else one email with a sender of its own that the provider doesn't know would stop the route for all, again and
+    again, until it expires.
+    """
+    if verdict.outcome is Outcome.ACCEPTED:
+        others = {other: replace(suspect, works_for_others=True) for other, suspect in suspects.by_send.items()}
+        others.pop(send_id, None)
+        return Suspects(others), verdict
+    if verdict.outcome is not Outcome.MISCONFIGURED or verdict.code in CREDENTIAL_CODES:
+        return suspects, verdict
+    known = suspects.by_send.get(send_id)
+    times = 1 if known is None else known.times + known.works_for_others
+    if times >= ALONE_MIN:
+        rest = {other: suspect for other, suspect in suspects.by_send.items() if other != send_id}
+        text = f"only this message is refused so, {times} times, while others are accepted: {verdict.text}"
+        return Suspects(rest), replace(
+            verdict, outcome=Outcome.REJECTED, subject=Subject.MESSAGE, text=text, rule="refused alone"
+        )
+    newest = dict([*suspects.by_send.items(), (send_id, Suspect(times))][-SUSPECTS_MAX:])
+    return Suspects(newest), verdict

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from email_validator import validate_email
 
-from posthouse.email import Address
+from posthouse.address import Address
 from posthouse.providers.port import OutgoingMessage
 
 OUR_ID: Final = "posthouse_id"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Set
 from typing import Final
 
-from posthouse.email import Content
+from posthouse.content import Content
 from posthouse.providers.body import OUR_ID, Body
 from posthouse.providers.port import OutgoingMessage
 

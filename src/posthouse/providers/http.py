@@ -8,11 +8,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from posthouse.config import RouteSettings
+from posthouse.content import Content
 from posthouse.core.answers import Answer, Kind
 from posthouse.core.http_rules import ID_CHARS_MAX, judge, judge_failure, one_line, raw_of, read_json
 from posthouse.core.outcome import Found, LookUp, Outcome, Subject, Verdict
 from posthouse.core.policy import RouteFacts
-from posthouse.email import Content
 from posthouse.errors import ConfigError
 from posthouse.providers.body import Body
 from posthouse.providers.carrying import Room

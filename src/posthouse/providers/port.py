@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from posthouse.address import Address
+from posthouse.content import Content
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.policy import RouteFacts
-from posthouse.email import Address, Content
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,9 @@ def _savepoint(runner: Runner) -> Iterator[None]:
 
 def _insert_chunk(runner: Runner, new: Sequence[NewSend], clock: Callable[[], float]) -> list[Stored]:
     sql = _sql(runner.dialect)
-    first_of_key = {item.email.key: item for item in reversed(new)}
+    first_of_key: dict[str, NewSend] = {}
+    for item in new:
+        first_of_key.setdefault(item.email.key, item)
     now, own_clock = clock(), runner.dialect == POSTGRESQL
     sends = _NEW.document(runner.dialect, [_new_row(item, now, own_clock) for item in first_of_key.values()])
     created = {key: id_ for id_, key in runner.run(sql.insert_sends, (sends,))}

@@ -72,6 +72,7 @@ def state_of(row: Any) -> SendState:
 
 
 def state_query(*conditions: ColumnElement[bool], order: ColumnElement[Any] = sends.c.id) -> Select[Any]:
+    """Up to SWEEP_ROWS rows that a sweep has to decide upon."""
     return select(*STATE_COLUMNS, sends.c.updated_at).where(*conditions).order_by(order).limit(SWEEP_ROWS)
 
 
@@ -83,6 +84,7 @@ def locking(query: Select[Any], database: Database, skip_locked: bool = True) ->
 
 
 def lock(connection: Connection, database: Database, ids: Collection[int]) -> dict[int, SendState]:
+    """The rows with these ids as they stand, locked for this transaction."""
     query = select(*STATE_COLUMNS).where(sends.c.id.in_(sorted(set(ids)))).order_by(sends.c.id)
     rows = connection.execute(locking(query, database, skip_locked=False))
     return {row.id: state_of(row) for row in rows}

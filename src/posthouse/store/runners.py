@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -38,12 +38,19 @@ def _refuse_autocommit() -> UnsupportedConnection:
     )
 
 
+_PLACEHOLDERS: Final = {SQLITE: ("qmark",), POSTGRESQL: ("pyformat", "format")}
+"""The styles that our statements are written in."""
+
+
 class _SqlAlchemyRunner:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.dialect = connection.dialect.name
-        if self.dialect not in (SQLITE, POSTGRESQL):
-            raise UnsupportedConnection(f"a {self.dialect} connection; Posthouse knows sqlite and postgresql")
+        if connection.dialect.paramstyle not in _PLACEHOLDERS.get(self.dialect, ()):
+            raise UnsupportedConnection(
+                f"a {self.dialect} connection through {connection.dialect.driver}; Posthouse knows sqlite through "
+                "sqlite3 and postgresql through psycopg"
+            )
         if not connection.in_transaction():
             connection.begin()  # as its first statement would
         driver = connection.connection.driver_connection

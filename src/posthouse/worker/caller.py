@@ -10,7 +10,7 @@ from functools import partial
 
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import TypePolicy
-from posthouse.core.refusals import RefusalStreak, judge
+from posthouse.core.refusals import RefusalStreak, Suspects, judge, judge_alone
 from posthouse.core.sends import Attempt, Change, Via
 from posthouse.core.settlement import revive, settle
 from posthouse.providers.port import OutgoingMessage, Provider
@@ -41,6 +41,7 @@ class Caller:
         self._chance = chance
         self._refused_fences: dict[int, int] = {}
         self._streaks: dict[str, RefusalStreak] = {}
+        self._suspects: dict[str, Suspects] = {}
 
     async def call(
         self, claimed: ClaimedSend, route: str, message: OutgoingMessage, via: Via, written: Written
@@ -59,8 +60,8 @@ class Caller:
 
     def _judge(self, claimed: ClaimedSend, route: str, verdict: Verdict) -> tuple[Verdict, list[Report]]:
         """The verdict as it counts after those before it, and the earlier sends to revive."""
-        streak = self._streaks.get(route, RefusalStreak())
-        streak, verdict, revived = judge(streak, claimed.state.id, verdict)
+        self._suspects[route], verdict = judge_alone(self._suspects.get(route, Suspects()), claimed.state.id, verdict)
+        streak, verdict, revived = judge(self._streaks.get(route, RefusalStreak()), claimed.state.id, verdict)
         self._streaks[route] = streak
         self._refused_fences[claimed.state.id] = claimed.state.fence
         decide: Callable[..., Change | None] = partial(revive, reason=verdict.text, now=self._now())

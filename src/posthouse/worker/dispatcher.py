@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any, Final
 
 from posthouse.config import WorkerSettings
+from posthouse.content import Content
 from posthouse.core.lanes import DueLane, Share, share, type_of
 from posthouse.core.policy import TypePolicy
 from posthouse.core.routing import RoutePlan, candidates
 from posthouse.core.sends import Change, SendState, Via
 from posthouse.core.settlement import end_life, refuse, release
-from posthouse.email import Content
 from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.port import OutgoingMessage
 from posthouse.store.queue import ClaimedSend, DueTime, Report

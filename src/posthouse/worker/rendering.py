@@ -8,9 +8,12 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateNotFound, select_autoescape
 
-from posthouse.email import SUBJECT_CHARS_MAX, Address, Content, refuse_control
+from posthouse.address import Address
+from posthouse.content import Content
+from posthouse.email import SUBJECT_CHARS_MAX
 from posthouse.errors import InvalidEmail
 from posthouse.providers.port import OutgoingMessage
+from posthouse.text import refuse_control
 
 
 class CannotRender(Exception):

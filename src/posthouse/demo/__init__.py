@@ -1,0 +1,1 @@
+"""`posthouse demo`: one hour of a shop, played twice through the same outage, and counted in the provider's ledger."""
