@@ -11,10 +11,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from email_validator import validate_email
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posthouse.address import Address
+from posthouse.address import _PLAIN, Address
 from posthouse.content import Content
 from posthouse.email import (
     CONTENT_BYTES_MAX,
@@ -707,3 +708,26 @@ def test_a_fingerprint_is_the_same_in_every_process_and_release() -> None:
     """Stored rows are compared with it: another one would turn every retry into a reused key."""
     checked: CheckedEmail = written().checked()
     assert checked.fingerprint == "d53247122ce82144a3ba80333908588eb6cb4e48ac22c88f07914c68601429ba"
+
+
+@given(st.from_regex(r"[a-z0-9!#$%&'*+/=?^_`{|}~.-]{1,66}@[A-Za-z0-9.-]{1,70}", fullmatch=True))
+def test_the_short_way_through_plain_addresses_agrees_with_the_validator(text: str) -> None:
+    if _PLAIN.fullmatch(text) is None:
+        return
+    found = validate_email(
+        text, check_deliverability=False, allow_quoted_local=True, globally_deliverable=False, test_environment=True
+    )
+    assert Address.parse(text).email == found.normalized
+
+
+def test_the_short_way_is_really_taken() -> None:
+    assert _PLAIN.fullmatch("Ada.Lovelace+shop@Mail.Example.COM")
+    for other in (
+        "a@b",
+        "a@xn--bcher-kva.example",
+        "a@-b.example",
+        "a..b@c.example",
+        f"{'a' * 65}@c.example",
+        "é@c.example",
+    ):
+        assert _PLAIN.fullmatch(other) is None

@@ -94,22 +94,17 @@ class Email:
         after = None if self.after is None else _key(self.after, "after")
         if after == key:
             raise InvalidEmail("after", "an email can't wait for itself")
-        checked = CheckedEmail(
-            key=key,
-            type=_word(self.type, "type"),
-            service=None if self.service is None else _word(self.service, "service"),
-            content=content,
-            stored=content.to_json(),
-            send_at=_moment(self.send_at, "send_at"),
-            expires=_moment(self.expires, "expires"),
-            after=after,
-        )
-        if checked.send_at is not None and checked.expires is not None and checked.expires <= checked.send_at:
+        type_ = _word(self.type, "type")
+        service = None if self.service is None else _word(self.service, "service")
+        send_at, expires = _moment(self.send_at, "send_at"), _moment(self.expires, "expires")
+        if send_at is not None and expires is not None and expires <= send_at:
             raise InvalidEmail("expires", "it would expire before its send_at")
-        size = len(checked.stored.encode())
-        if size > CONTENT_BYTES_MAX:
+        stored = content.to_json()
+        stored_bytes = stored.encode()
+        if (size := len(stored_bytes)) > CONTENT_BYTES_MAX:
             raise InvalidEmail("content", f"{size} bytes; at most {CONTENT_BYTES_MAX} can be stored")
-        return checked
+        fingerprint = _fingerprint(type_, service, after, stored_bytes)
+        return CheckedEmail(key, type_, service, content, stored, send_at, expires, after, fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +119,15 @@ class CheckedEmail:
     send_at: float | None
     expires: float | None
     after: str | None
+    fingerprint: str  # see `_fingerprint`
 
-    @property
-    def fingerprint(self) -> str:
-        """Tells whether two emails under one key are the same: type, service, dependency and content.
 
-        Not the times: a caller that tries again computes them anew, and means the same email.
-        """
-        parts = json.dumps([self.type, self.service, self.after, self.stored])
-        return hashlib.sha256(parts.encode()).hexdigest()
+def _fingerprint(type_: str, service: str | None, after: str | None, stored: bytes) -> str:
+    """Tells whether two emails under one key are the same: type, service, dependency and content.
+
+    Not the times: a caller that tries again computes them anew, and means the same email. NUL is in none of the parts.
+    """
+    return hashlib.sha256("\0".join((type_, service or "", after or "", "")).encode() + stored).hexdigest()
 
 
 def _key(value: object, field_name: str) -> str:

@@ -18,7 +18,7 @@ HOUR_S: Final = 3600.0
 OUTAGE_FROM_S: Final = 20 * 60.0
 """When the outage begins, where it is not so long that it has to begin earlier."""
 
-WAIT_PACE_MAX: Final = 15.0
+WAIT_PACE_MAX: Final = 10.0
 
 TIMEOUT_S: Final = 15.0
 SLOW_ANSWER_S: Final = 8.0

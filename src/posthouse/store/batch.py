@@ -38,7 +38,7 @@ class Batch:
         if dialect == POSTGRESQL:
             typed = ", ".join(f"{column} {kind.value}" for column, kind in self.columns.items())
             chosen = ", ".join(_from_epoch(column, kind) for column, kind in self.columns.items())
-            source = f"jsonb_to_recordset(CAST({parameter} AS jsonb)) AS given({typed})"
+            source = f"json_to_recordset(CAST({parameter} AS json)) AS given({typed})"
             return f"(SELECT {chosen} FROM {source}) AS {self.name}"
         chosen = ", ".join(f"value ->> '$.{column}' AS {column}" for column in self.columns)
         return f"(SELECT {chosen} FROM json_each({parameter})) AS {self.name}"

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any, Final, Protocol
 
@@ -17,9 +18,9 @@ from posthouse.core.lanes import lane_name
 from posthouse.core.lifecycle import Status
 from posthouse.email import CheckedEmail
 from posthouse.errors import KeyReused
-from posthouse.store.batch import Batch, Kind
+from posthouse.store.batch import Batch, Kind, str_time
 from posthouse.store.database import POSTGRESQL, SQLITE
-from posthouse.store.schema import ADDRESS_CHARS
+from posthouse.store.schema import ADDRESS_CHARS, to_datetime
 
 CHUNK: Final = 500
 """Rows a statement."""
@@ -75,30 +76,58 @@ _NEW: Final = Batch(
         "expires": Kind.INSTANT,
         "max_age_s": Kind.NUMBER,
         "now": Kind.INSTANT,
+        "body": Kind.TEXT,
     },
 )
 _AS_GIVEN: Final = tuple(_NEW.columns)[:12]
-_CONTENT: Final = Batch("content", {"send_id": Kind.INTEGER, "body": Kind.TEXT})
+
+
+_NAMES: Final = ("send_at", "expires", "max_age_s", "now")
+
+
+def _times(dialect: str, send_at: str, expires: str, max_age_s: str, now: str) -> str:
+    """next_try_at, expires_at, created_at and updated_at, from four columns or placeholders.
+
+    With the database's own clock, a server whose clock is wrong delays nothing and expires nothing.
+    """
+    if dialect != POSTGRESQL:
+        return f"coalesce({send_at}, {now}), {expires}, {now}, {now}"
+    due = f"coalesce({send_at}::timestamptz, clock_timestamp())"
+    ends = f"coalesce({expires}::timestamptz, {due} + {max_age_s} * interval '1 second')"
+    return f"{due}, {ends}, clock_timestamp(), clock_timestamp()"
 
 
 class _Sql:
-    """The statements for one dialect."""
+    """The statements for one dialect: for a batch, whose document is the first parameter, and for one email."""
 
     def __init__(self, dialect: str) -> None:
-        self.placeholder = "?" if dialect == SQLITE else "%s"
-        given = ", ".join(_AS_GIVEN)
-        # With the database's own clock, a server whose clock is wrong delays nothing and expires nothing.
-        now = "clock_timestamp()" if dialect == POSTGRESQL else "now"
-        due = f"coalesce(send_at, {now})"
-        expires = f"coalesce(expires, {due} + max_age_s * interval '1 second')" if dialect == POSTGRESQL else "expires"
-        self.insert_sends = (
-            f"INSERT INTO email_sends ({given}, next_try_at, expires_at, created_at, updated_at) "
-            f"SELECT {given}, {due}, {expires}, {now}, {now} FROM {_NEW.relation(dialect, self.placeholder)} "
-            "WHERE true ON CONFLICT (dedupe_key) DO NOTHING RETURNING id, dedupe_key"
-        )
-        self.insert_contents = (
-            "INSERT INTO email_contents (send_id, body) "
-            f"SELECT send_id, body FROM {_CONTENT.relation(dialect, self.placeholder)}"
+        self.placeholder = mark = "?" if dialect == SQLITE else "%s"
+        given, new = ", ".join(_AS_GIVEN), _NEW.relation(dialect, mark)
+        columns = f"{given}, next_try_at, expires_at, created_at, updated_at"
+        once = "ON CONFLICT (dedupe_key) DO NOTHING RETURNING id, dedupe_key"
+        many = f"INSERT INTO email_sends ({columns}) SELECT {given}, {_times(dialect, *_NAMES)} "
+        many += f"FROM {{}} WHERE true {once}"
+        marks = ", ".join([mark] * len(_AS_GIVEN))
+        one = f"INSERT INTO email_sends ({columns}) VALUES ({marks}, {_times(dialect, *[mark] * 4)}) {once}"
+        content = "INSERT INTO email_contents (send_id, body) SELECT made.id, new.body"
+        if dialect == POSTGRESQL:  # each is one trip to the server
+            self.insert_one = (
+                f"WITH made AS ({one}), "
+                f"written AS (INSERT INTO email_contents (send_id, body) SELECT id, {mark} FROM made) "
+                "SELECT id, dedupe_key FROM made"
+            )
+            self.insert_many = (
+                f"WITH new AS MATERIALIZED (SELECT * FROM {new}), made AS ({many.format('new')}), "
+                f"written AS ({content} FROM made JOIN new ON new.dedupe_key = made.dedupe_key) "
+                "SELECT id, dedupe_key FROM made"
+            )
+        else:
+            self.insert_one = one
+            self.insert_many = many.format(new)
+        self.content_of_one = f"INSERT INTO email_contents (send_id, body) VALUES ({mark}, {mark})"
+        self.contents_of_many = (
+            f"{content} FROM {new} JOIN email_sends AS made ON made.dedupe_key = new.dedupe_key "
+            f"WHERE made.id IN (SELECT value FROM json_each({mark}))"
         )
 
     def select_by_key(self, count: int) -> str:
@@ -151,16 +180,10 @@ def _savepoint(runner: Runner) -> Iterator[None]:
 
 
 def _insert_chunk(runner: Runner, new: Sequence[NewSend], clock: Callable[[], float]) -> list[Stored]:
-    sql = _sql(runner.dialect)
     first_of_key: dict[str, NewSend] = {}
     for item in new:
         first_of_key.setdefault(item.email.key, item)
-    now, own_clock = clock(), runner.dialect == POSTGRESQL
-    sends = _NEW.document(runner.dialect, [_new_row(item, now, own_clock) for item in first_of_key.values()])
-    created = {key: id_ for id_, key in runner.run(sql.insert_sends, (sends,))}
-    if created:
-        bodies = [(id_, first_of_key[key].email.stored) for key, id_ in created.items()]
-        runner.run(sql.insert_contents, (_CONTENT.document(runner.dialect, bodies),))
+    created = _write(runner, list(first_of_key.values()), clock())
     existing = _existing(runner, [key for key in first_of_key if key not in created])
     fingerprints = {key: first_of_key[key].email.fingerprint for key in created} | {
         key: fingerprint for key, (_, fingerprint) in existing.items()
@@ -174,6 +197,36 @@ def _insert_chunk(runner: Runner, new: Sequence[NewSend], clock: Callable[[], fl
         stored.append(Stored(id_, key, created=key in created and key not in seen))
         seen.add(key)
     return stored
+
+
+def _write(runner: Runner, new: Sequence[NewSend], now: float) -> dict[str, int]:
+    """Writes those whose key is new; their ids by key."""
+    sql, own_clock = _sql(runner.dialect), runner.dialect == POSTGRESQL
+    rows = [_new_row(item, now, own_clock) for item in new]
+    if len(rows) == 1:
+        return _write_one(runner, sql, rows[0], own_clock)
+    document = _NEW.document(runner.dialect, rows)
+    created = {key: id_ for id_, key in runner.run(sql.insert_many, (document,))}
+    if created and not own_clock:
+        runner.run(sql.contents_of_many, (document, json.dumps(list(created.values()))))
+    return created
+
+
+def _write_one(runner: Runner, sql: _Sql, row: Sequence[Any], own_clock: bool) -> dict[str, int]:
+    *given, send_at, expires, max_age_s, now, body = row
+    if own_clock:
+        send_at, expires = (_moment(runner.dialect, send_at), _moment(runner.dialect, expires))
+        parameters = [*given, send_at, expires, send_at, max_age_s, body]
+        return {key: id_ for id_, key in runner.run(sql.insert_one, parameters)}
+    times = [None if at is None else str_time(at) for at in (send_at, now, expires, now, now)]
+    created = {key: id_ for id_, key in runner.run(sql.insert_one, [*given, *times])}
+    for id_ in created.values():
+        runner.run(sql.content_of_one, (id_, body))
+    return created
+
+
+def _moment(dialect: str, seconds: float | None) -> datetime | None:
+    return None if seconds is None else to_datetime(seconds, dialect)
 
 
 def _existing(runner: Runner, keys: Sequence[str]) -> dict[str, tuple[int, str]]:
@@ -206,4 +259,5 @@ def _new_row(new: NewSend, now: float, own_clock: bool) -> tuple[Any, ...]:
         expires,
         new.max_age_s,
         now,
+        email.stored,
     )

