@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -12,6 +15,8 @@ import psycopg
 from posthouse.app import Outbox
 from posthouse.config import parse_config
 from posthouse.email import Email
+from posthouse.store.database import open_database
+from posthouse.store.migrate import migrate
 
 EMAILS = 2000
 BODY = "x" * 2800
@@ -35,12 +40,17 @@ def ratio(connection: Any, placeholder: str, runs: int = 5) -> tuple[float, floa
     bare: list[float] = []
     for run in range(runs):
         emails = [email(run, number) for number in range(EMAILS)]
-        ours.append(_timed(lambda emails=emails: [outbox.enqueue(connection, item) for item in emails]))
+        ours.append(_timed(partial(_enqueue, outbox, connection, emails)))
         rows = _rows_of(connection, run, placeholder)
         connection.rollback()
-        bare.append(_timed(lambda rows=rows: _insert(connection, rows, placeholder)))
+        bare.append(_timed(partial(_insert, connection, rows, placeholder)))
         connection.rollback()
     return min(ours), min(bare), min(ours) / min(bare)
+
+
+def _enqueue(outbox: Outbox, connection: Any, emails: list[Email]) -> None:
+    for item in emails:
+        outbox.enqueue(connection, item)
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -69,16 +79,26 @@ def _insert(connection: Any, rows: list[tuple[Sequence[Any], str]], placeholder:
         connection.execute(content, (send_id, body))
 
 
-def postgresql(url: str) -> tuple[float, float, float]:
-    """On a psycopg connection."""
+def run(postgresql_url: str) -> dict[str, tuple[float, float, float]]:
+    """Seconds for ours, for the bare INSERTs, and their ratio, by the kind of connection."""
+    return {"psycopg": _on_postgresql(postgresql_url), "sqlite3": _on_sqlite()}
+
+
+def _migrate(url: str) -> None:
+    database = open_database(url, time.time)
+    migrate(database)
+    database.close()
+
+
+def _on_postgresql(url: str) -> tuple[float, float, float]:
+    _migrate(url)
     with psycopg.connect(url) as connection:
         return ratio(connection, "%s")
 
 
-def sqlite(file: str) -> tuple[float, float, float]:
-    """On a sqlite3 connection."""
-    connection = sqlite3.connect(file)
-    try:
-        return ratio(connection, "?")
-    finally:
-        connection.close()
+def _on_sqlite() -> tuple[float, float, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/posthouse.db"
+        _migrate(f"sqlite:///{file}")
+        with closing(sqlite3.connect(file)) as connection:
+            return ratio(connection, "?")

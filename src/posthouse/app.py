@@ -37,11 +37,13 @@ from posthouse.store.worker_lock import WorkerLock
 if TYPE_CHECKING:
     from posthouse.sandbox.fault_text import FaultSettings
     from posthouse.store.threads import StoreThreads
-    from posthouse.worker.supervisor import Worker, WorkerParts
+    from posthouse.worker.crew import WorkerParts
+    from posthouse.worker.supervisor import Worker
 
 T = TypeVar("T")
 
 LOCK_POLL_S: Final = 0.5
+SEEDS: Final = 1_000_000
 SANDBOX_KEPT: Final = 10_000
 """So many of its newest messages and calls a sandbox keeps whole."""
 
@@ -51,6 +53,11 @@ log = logging.getLogger("posthouse.app")
 def new_idempotency_key() -> str:
     """A key that no other send has, in this or any other database."""
     return uuid.uuid4().hex
+
+
+def new_seed() -> int:
+    """A seed where nobody has named one: short enough to be typed again."""
+    return random.randrange(SEEDS)  # noqa: S311  # draws faults, keeps no secrets
 
 
 class Outbox(outbox.Outbox):
@@ -196,8 +203,8 @@ class App:
     def _worker_parts(
         self, providers: dict[str, Provider], executor: StoreThreads, *, alone: bool = False
     ) -> WorkerParts:
+        from posthouse.worker.crew import Identity, WorkerParts
         from posthouse.worker.rendering import Renderer
-        from posthouse.worker.supervisor import Identity, WorkerParts
 
         return WorkerParts(
             store=self.store,
@@ -233,8 +240,7 @@ def run_sandbox(settings: SandboxSettings, started: Callable[[str, int], None]) 
     from posthouse.sandbox.http import serve
     from posthouse.sandbox.ledger import Ledger
 
-    given = settings.faults.seed
-    seed = random.randrange(2**32) if given is None else given  # noqa: S311  # draws faults, keeps no secrets
+    seed = new_seed() if settings.faults.seed is None else settings.faults.seed
     api = SandboxApi(
         Ledger(kept_max=SANDBOX_KEPT),
         FaultPlan(settings.faults.faults),
@@ -276,11 +282,12 @@ def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]])
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(work)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed; None for asyncio's own."""
     try:
         import uvloop
     except ImportError:

@@ -220,6 +220,10 @@ class Installation:
         """Waits until the sends stand exactly so."""
         until(lambda: self.statuses() == wanted, f"{wanted}; now {self.statuses()}", within_s)
 
+    def reconnect(self) -> None:
+        """Gives up connections that an outage has cut."""
+        self.database.close()
+
     def close(self) -> None:
         """Ends whatever still runs."""
         for started in self._started:

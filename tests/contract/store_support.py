@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text, update
 
 from posthouse.core import intervention
@@ -44,6 +45,14 @@ CODE: Final = TypePolicy("one-time-code", routes=(), category=Category.SECURITY,
 POLICIES: Final = {policy.name: policy for policy in (RECEIPT, NEWSLETTER, CODE)}
 
 _numbers = itertools.count(1)
+
+
+def at(moment: Any) -> Any:
+    """A moment, or several, to compare with what came back: a float of the epoch has no finer digits.
+
+    Without this, `approx` would take moments half an hour apart for the same.
+    """
+    return pytest.approx(moment, abs=0.001)
 
 
 def new_key() -> str:

@@ -16,7 +16,7 @@ from posthouse.core.settlement import release
 from posthouse.store.database import Database
 from posthouse.store.queue import Queue, Report
 from posthouse.store.schema import contents, sends
-from tests.contract.store_support import ROUTES, Bench, accepted, race, report, transient
+from tests.contract.store_support import ROUTES, Bench, accepted, at, race, report, transient
 
 
 def test_due_sends_are_claimed_in_the_order_in_which_they_became_due(bench: Bench) -> None:
@@ -27,7 +27,14 @@ def test_due_sends_are_claimed_in_the_order_in_which_they_became_due(bench: Benc
     claimed = bench.claim(10)
 
     assert [send.key for send in claimed] == ["early-0", "middle-0", "middle-1", "late-0"]
-    assert [send.due_at for send in claimed] == pytest.approx([bench.now - wait for wait in (30, 10, 10, 1)])
+    assert [send.due_at for send in claimed] == at([bench.now - wait for wait in (30, 10, 10, 1)])
+
+
+def test_a_claim_that_cannot_take_all_takes_those_that_have_waited_longest(bench: Bench) -> None:
+    for wait in (1, 30, 10):
+        bench.put(1, f"waits-{wait}", next_try_at=bench.now - wait)
+
+    assert [send.key for send in bench.claim(2)] == ["waits-30-0", "waits-10-0"]
 
 
 def test_a_claim_takes_no_more_than_it_asks_for(bench: Bench) -> None:
@@ -74,7 +81,7 @@ def test_a_claimed_send_carries_all_that_a_call_needs(bench: Bench) -> None:
     assert (claimed.key, claimed.idempotency_key) == ("order-1", row["idempotency_key"])
     assert claimed.body == bench.store.ledger.story("order-1").body
     assert "Grüße 📬" in (claimed.body or "")
-    assert row["updated_at"] == pytest.approx(bench.now)
+    assert row["updated_at"] == at(bench.now)
 
 
 def test_a_send_whose_content_is_gone_is_claimed_without_a_body(bench: Bench) -> None:
@@ -133,7 +140,7 @@ def test_the_due_lanes_are_told_with_their_earliest_time(bench: Bench) -> None:
     lanes = bench.store.queue.due_lanes()
 
     assert [lane.lane for lane in lanes] == ["a", "b"]
-    assert [lane.at for lane in lanes] == pytest.approx([bench.now - 9, bench.now + 50])
+    assert [lane.at for lane in lanes] == at([bench.now - 9, bench.now + 50])
 
 
 def test_a_worker_finds_what_it_owns_and_nothing_younger(bench: Bench) -> None:

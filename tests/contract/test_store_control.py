@@ -12,7 +12,7 @@ from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.routing import RouteHealth, RouteState, health_after
 from posthouse.store.control import Control
 from posthouse.store.database import Database, open_database
-from tests.contract.store_support import Bench, accepted, race, report
+from tests.contract.store_support import Bench, accepted, at, race, report
 
 
 def ids(bench: Bench) -> list[int]:
@@ -104,10 +104,10 @@ def test_a_routes_health_is_there_for_every_worker(bench: Bench, open_another: C
 
     held = control.change_route("main", partial(throttle, now=bench.now, wait_s=60.0), bench.now)
 
-    assert held.held_until == pytest.approx(bench.now + 60)
+    assert held.held_until == at(bench.now + 60)
     assert (held.state, held.strikes, held.reason) == (RouteState.OPEN, 1, "429 slow down")
     (seen,) = Control(open_another()).route_health().values()
-    assert seen.held_until == pytest.approx(held.held_until)
+    assert seen.held_until == at(held.held_until)
     assert (seen.name, seen.state, seen.strikes, seen.reason) == ("main", RouteState.OPEN, 1, "429 slow down")
 
 
@@ -130,8 +130,8 @@ def test_one_routes_trouble_is_not_anothers(bench: Bench) -> None:
     control.change_route("standby", partial(throttle, now=bench.now, wait_s=5.0), bench.now)
 
     health = control.route_health()
-    assert health["main"].held_until == pytest.approx(bench.now + 60)
-    assert health["standby"].held_until == pytest.approx(bench.now + 5)
+    assert health["main"].held_until == at(bench.now + 60)
+    assert health["standby"].held_until == at(bench.now + 5)
 
 
 def test_of_many_decisions_at_once_none_is_lost(bench: Bench, open_another: Callable[[], Database]) -> None:

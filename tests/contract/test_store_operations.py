@@ -14,7 +14,7 @@ from posthouse.core.lifecycle import Status
 from posthouse.core.sends import SendState
 from posthouse.errors import NotPossible, UnknownSend
 from posthouse.store.schema import audit, contents
-from tests.contract.store_support import DAY_S, Bench
+from tests.contract.store_support import DAY_S, Bench, at
 
 S = Status
 
@@ -75,7 +75,7 @@ def test_each_state_allows_what_it_allows_and_refuses_the_rest_unchanged(
     assert bench.status("k") is becomes
     last = bench.store.ledger.story("k").audit[-1]
     assert (last["who"], last["action"], last["detail"], last["subject"]) == ("grace", action, "because", "k")
-    assert last["at"] == pytest.approx(bench.now)
+    assert last["at"] == at(bench.now)
     assert lines(bench) == audited + 1
 
 
@@ -96,7 +96,7 @@ def test_a_failed_send_that_is_retried_gets_new_attempts_time_and_key(bench: Ben
     row = bench.row("k")
     assert row["idempotency_key"] != before["idempotency_key"]
     assert (row["failures"], row["attempts"], row["fence"]) == (0, before["attempts"], before["fence"])
-    assert (row["expires_at"], row["next_try_at"]) == pytest.approx((bench.now + DAY_S, bench.now))
+    assert (row["expires_at"], row["next_try_at"]) == at((bench.now + DAY_S, bench.now))
     assert bench.claim_one("receipt/k").fence == before["fence"] + 1
 
 
@@ -106,7 +106,7 @@ def test_a_retry_never_shortens_a_life(bench: Bench) -> None:
 
     bench.intervene("k", decide(bench, "retry"), max_age_s=60.0)
 
-    assert bench.row("k")["expires_at"] == pytest.approx(bench.now + 9 * DAY_S)
+    assert bench.row("k")["expires_at"] == at(bench.now + 9 * DAY_S)
 
 
 def test_an_unknown_send_that_is_sent_again_keeps_its_key_and_is_marked(bench: Bench) -> None:
@@ -117,7 +117,7 @@ def test_an_unknown_send_that_is_sent_again_keeps_its_key_and_is_marked(bench: B
 
     row = bench.row("k")
     assert row["idempotency_key"] == before["idempotency_key"]
-    assert (row["maybe_duplicate"], row["failures"], row["next_try_at"]) == (True, 0, pytest.approx(bench.now))
+    assert (row["maybe_duplicate"], row["failures"], row["next_try_at"]) == (True, 0, at(bench.now))
     assert (row["unknown_since"], row["unknown_fence"]) == (before["unknown_since"], before["unknown_fence"])
 
 
@@ -129,7 +129,7 @@ def test_a_pending_send_that_is_hurried_keeps_its_key_its_failures_and_its_time(
     bench.intervene("k", decide(bench, "retry"))
 
     row = bench.row("k")
-    assert row["next_try_at"] == pytest.approx(bench.now)
+    assert row["next_try_at"] == at(bench.now)
     assert all(row[name] == before[name] for name in ("idempotency_key", "failures", "expires_at", "fence"))
 
 
@@ -174,7 +174,7 @@ def test_an_acceptance_by_a_person_ends_the_uncertainty(bench: Bench) -> None:
     bench.intervene("k", decide(bench, "resolve --accepted"))
 
     row = bench.row("k")
-    assert (row["accepted_at"], row["next_try_at"]) == (pytest.approx(bench.now), None)
+    assert (row["accepted_at"], row["next_try_at"]) == (at(bench.now), None)
     assert (row["unknown_since"], row["unknown_fence"], row["last_error"]) == (None, None, None)
     assert row["attempts"] == 1
 

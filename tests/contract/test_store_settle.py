@@ -17,7 +17,7 @@ from posthouse.core.sends import SendState, Via
 from posthouse.core.settlement import refuse, release
 from posthouse.store.queue import Report
 from posthouse.store.schema import sends
-from tests.contract.store_support import CODE, RECEIPT, Bench, accepted, lost, rejected, report, transient
+from tests.contract.store_support import CODE, RECEIPT, Bench, accepted, at, lost, rejected, report, transient
 
 
 def claimed(bench: Bench, key: str = "k", **fields: str) -> SendState:
@@ -36,8 +36,8 @@ def test_an_acceptance_is_written_with_its_id_and_its_times(bench: Bench) -> Non
     assert change.happening is Happening.ACCEPTED
     assert (row["status"], row["message_id"], row["route"]) == ("accepted", "m-7", "main")
     assert (row["attempts"], row["failures"], row["claimed_by"], row["next_try_at"]) == (1, 1, None, None)
-    assert row["first_attempt_at"] == pytest.approx(bench.now + 1)
-    assert (row["accepted_at"], row["updated_at"]) == pytest.approx((bench.now + 3, bench.now + 3))
+    assert row["first_attempt_at"] == at(bench.now + 1)
+    assert (row["accepted_at"], row["updated_at"]) == at((bench.now + 3, bench.now + 3))
     assert not row["maybe_duplicate"]
 
 
@@ -53,11 +53,11 @@ def test_every_attempt_is_kept_with_what_the_provider_said(bench: Bench) -> None
     assert (first["fence"], first["via"], first["route"], first["worker"]) == (1, "send", "main", bench.worker)
     assert (first["outcome"], first["code"], first["text"], first["rule"]) == ("transient", "503", "busy", "busy")
     assert (first["request_id"], first["raw"], first["maybe_accepted"]) == ("r-1", "<busy>", False)
-    assert (first["started_at"], first["ended_at"]) == pytest.approx((bench.now - 1, bench.now))
+    assert (first["started_at"], first["ended_at"]) == at((bench.now - 1, bench.now))
     assert (second["fence"], second["outcome"], second["message_id"]) == (2, "accepted", "m-1")
     row = bench.row("k")
     assert (row["attempts"], row["failures"], row["last_error"]) == (2, 2, None)
-    assert row["first_attempt_at"] == pytest.approx(bench.now - 1)
+    assert row["first_attempt_at"] == at(bench.now - 1)
 
 
 def test_a_batch_that_is_settled_again_applies_once(bench: Bench) -> None:
@@ -152,6 +152,18 @@ def test_a_second_acceptance_of_another_call_is_marked_as_maybe_duplicate(bench:
     assert "accepted twice" in row["last_error"]
 
 
+def test_the_mark_of_a_maybe_duplicate_stays_whatever_happens_later(bench: Bench) -> None:
+    bench.settle(report(claimed(bench), lost(), bench.now))
+    bench.intervene("k", lambda send: intervention.resolve(send, intervention.Verdict.RESEND, bench.now))
+    state = bench.claim_one()
+    bench.settle(Report(state.id, state.fence, lambda send: release(send, again_at=bench.now)))
+    assert bench.row("k")["maybe_duplicate"]
+
+    bench.settle(report(bench.claim_one(), accepted(), bench.now))
+
+    assert (bench.status("k"), bench.row("k")["maybe_duplicate"]) == (Status.ACCEPTED, True)
+
+
 def test_an_acceptance_that_a_replay_has_told_already_is_no_duplicate(bench: Bench) -> None:
     first = claimed(bench)
     bench.store.sweeps.reap_all(bench.now, worker=0)
@@ -207,7 +219,7 @@ def test_an_unknown_outcome_keeps_the_send_for_the_reconciler(bench: Bench) -> N
 
     row = bench.row("k")
     assert (row["status"], row["unknown_fence"], row["route"]) == ("unknown", 1, "main")
-    assert row["unknown_since"] == pytest.approx(bench.now - 1)
+    assert row["unknown_since"] == at(bench.now - 1)
     assert row["next_try_at"] > bench.now
 
 
@@ -314,7 +326,7 @@ def test_a_send_that_is_given_back_has_spent_nothing(bench: Bench) -> None:
 
     row = bench.row("k")
     assert (row["status"], row["attempts"], row["failures"], row["claimed_by"]) == ("pending", 0, 0, None)
-    assert row["next_try_at"] == pytest.approx(bench.now + 5)
+    assert row["next_try_at"] == at(bench.now + 5)
     assert row["first_attempt_at"] is None
 
 

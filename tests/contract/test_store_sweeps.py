@@ -12,7 +12,7 @@ from posthouse.core.lifecycle import OPEN, Status
 from posthouse.core.reconcile import waited
 from posthouse.store.queue import Report
 from posthouse.store.schema import workers
-from tests.contract.store_support import Bench, accepted, lost, rejected, report
+from tests.contract.store_support import Bench, accepted, at, lost, rejected, report
 
 
 def die(bench: Bench, worker: int) -> None:
@@ -91,7 +91,7 @@ def test_the_sends_of_a_worker_without_heartbeat_become_unknown(bench: Bench) ->
 
     row = bench.row("k")
     assert (row["status"], row["fence"], row["claimed_by"], row["attempts"]) == ("unknown", 1, None, 1)
-    assert (row["unknown_since"], row["next_try_at"]) == pytest.approx((bench.now, bench.now + 5))
+    assert (row["unknown_since"], row["next_try_at"]) == at((bench.now, bench.now + 5))
     assert row["unknown_fence"] == 1
     (attempt,) = bench.attempts("k")
     assert (attempt["via"], attempt["outcome"], attempt["maybe_accepted"]) == ("reaper", "unknown", True)
@@ -164,7 +164,7 @@ def test_a_send_that_was_unknown_before_stays_with_the_first_open_call(bench: Be
 
     row = bench.row("k")
     assert (row["status"], row["fence"], row["unknown_fence"], row["route"]) == ("unknown", 2, 1, "main")
-    assert row["unknown_since"] == pytest.approx(bench.now + 10)
+    assert row["unknown_since"] == at(bench.now + 10)
     assert state.unknown_fence == 1
 
 
@@ -330,7 +330,7 @@ def test_an_unknown_send_is_taken_when_its_time_has_come_and_stays_unknown(bench
     assert (taken.state.status, taken.state.fence) == (Status.UNKNOWN, state.fence + 1)
     assert (taken.state.unknown_since, taken.state.unknown_fence) == (state.unknown_since, state.unknown_fence)
     assert taken.body is not None
-    assert bench.row("k")["next_try_at"] == pytest.approx(due_at + 30)
+    assert bench.row("k")["next_try_at"] == at(due_at + 30)
 
 
 def test_nobody_else_takes_an_unknown_send_during_the_lease(bench: Bench) -> None:

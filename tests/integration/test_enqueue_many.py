@@ -37,7 +37,7 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
     seen: list[tuple[str, Any]] = []
 
     def see(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
-        if statement.startswith("INSERT"):
+        if "INSERT" in statement:
             seen.append((statement, parameters))
 
     event.listen(database.engine, "before_cursor_execute", see)

@@ -29,8 +29,9 @@ from posthouse.store.database import open_database
 from posthouse.store.migrate import migrate
 from posthouse.store.retention import Limits
 from posthouse.store.store import Store
+from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
-from posthouse.worker.supervisor import Identity, Worker, WorkerParts
+from posthouse.worker.supervisor import Worker
 from tests.simulation.machines import (
     Process,
     SimulatedDatabase,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final
@@ -20,7 +20,6 @@ from posthouse.core import intervention
 from posthouse.core.intervention import Intervention, Verdict
 from posthouse.core.lifecycle import Status
 from posthouse.core.policy import TypePolicy
-from posthouse.core.reconcile import keep_or_delete_content
 from posthouse.core.sends import SendState
 from posthouse.errors import CallerError, NotPossible
 from posthouse.store.ledger import NamedSend
@@ -98,8 +97,7 @@ def resolve(
 
 
 def _resolved(verdict: Verdict, state: SendState, policy: TypePolicy | None, now: float) -> Intervention:
-    made = intervention.resolve(state, verdict, now)
-    return made if policy is None else replace(made, change=keep_or_delete_content(made.change, policy))
+    return intervention.resolve(state, verdict, now, policy)
 
 
 @dataclass(frozen=True, slots=True)

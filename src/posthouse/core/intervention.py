@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from posthouse.core.lifecycle import Happening, Status
+from posthouse.core.policy import TypePolicy
+from posthouse.core.reconcile import keep_or_delete_content
 from posthouse.core.sends import Change, SendState
 from posthouse.errors import NotPossible
 
@@ -61,12 +63,13 @@ def retry(send: SendState, now: float) -> Intervention:
     raise NotPossible(f"it can't be tried again: {reasons[send.status]}")
 
 
-def resolve(send: SendState, verdict: Verdict, now: float) -> Intervention:
-    """Ends the uncertainty about an unknown send, in the words of a person."""
+def resolve(send: SendState, verdict: Verdict, now: float, policy: TypePolicy | None = None) -> Intervention:
+    """Ends the uncertainty about an unknown send, in the words of a person. No `policy`: its type is not known here."""
     if send.status is not Status.UNKNOWN:
         raise NotPossible(f"there is nothing to resolve: it is {send.status}")
     if verdict is Verdict.ACCEPTED:
-        return Intervention(Change(Happening.ACCEPTED, Status.ACCEPTED, None))
+        change = Change(Happening.ACCEPTED, Status.ACCEPTED, None)
+        return Intervention(change if policy is None else keep_or_delete_content(change, policy))
     if verdict is Verdict.FAILED:
         said = "a person says that it was not accepted"
         return Intervention(Change(Happening.RESOLVED_FAILED, Status.FAILED, None, last_error=said))

@@ -18,11 +18,11 @@ HOUR_S: Final = 3600.0
 OUTAGE_FROM_S: Final = 20 * 60.0
 """When the outage begins, where it is not so long that it has to begin earlier."""
 
-WAIT_PACE_MAX: Final = 10.0
+WAIT_PACE_MAX: Final = 5.0
 
 TIMEOUT_S: Final = 15.0
 SLOW_ANSWER_S: Final = 8.0
-LATE_ANSWER_S: Final = 20.0  # comes when the caller has given up
+LATE_ANSWER_S: Final = 18.0  # comes when the caller has given up
 SLOW_CHECKOUT_S: Final = 2.0  # a customer who waits longer wonders
 DELAYED_S: Final = 60.0
 RETRY_FIRST_S: Final = 5.0

@@ -129,8 +129,9 @@ class Dispatcher:
         return min([longest, *(max(at, 0.01) for at in coming)])
 
     async def _read_lanes(self) -> None:
-        at = asyncio.get_running_loop().time()
-        if self._lanes_read_at is None or at - self._lanes_read_at >= LANES_AGE_MAX_S:
+        at, now = asyncio.get_running_loop().time(), self._now()
+        known = self._lanes_read_at is not None and at - self._lanes_read_at < LANES_AGE_MAX_S
+        if not known or all(lane.at > now for lane in self._lanes):
             self._lanes = await self._claims.due_lanes()
             self._lanes_read_at = at
 

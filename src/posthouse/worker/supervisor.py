@@ -1,75 +1,22 @@
-"""One worker process: its parts put together, started, and ended so that nothing is left in doubt."""
+"""One worker process: started, and ended so that nothing is left in doubt."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from posthouse.config import WorkerSettings
-from posthouse.core.policy import TypePolicy
 from posthouse.core.retry import Backoff
 from posthouse.errors import DatabaseUnavailable
-from posthouse.providers.port import Provider
-from posthouse.store.retention import Limits
-from posthouse.store.store import Store
-from posthouse.store.threads import StoreExecutor
 from posthouse.worker.access import StoreAccess
-from posthouse.worker.caller import Caller
-from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
-from posthouse.worker.dispatcher import Dispatcher
-from posthouse.worker.housekeeping import Heartbeat, Housekeeping
-from posthouse.worker.pulse import Pulse
-from posthouse.worker.reconciler import Reconciler
-from posthouse.worker.rendering import Renderer
-from posthouse.worker.routes import Routes
-from posthouse.worker.settler import Settler
+from posthouse.worker.crew import Crew, WorkerParts, assemble, enlist
 
 START_BACKOFF: Final = Backoff(first_s=0.5, max_s=10.0)
 SETTLE_GRACE_SHARE: Final = 0.2
 """The part of the grace that is kept for writing the last results."""
 
 log = logging.getLogger("posthouse.worker")
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Which process this is, as `email_workers` shows it."""
-
-    host: str
-    pid: int
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerParts:
-    """All that a worker is given; nothing in it is built by the worker itself."""
-
-    store: Store
-    executor: StoreExecutor
-    providers: Mapping[str, Provider]
-    policies: Mapping[str, TypePolicy]
-    renderer: Renderer
-    settings: WorkerSettings
-    retention: Limits
-    identity: Identity
-    chance: random.Random
-    alone: bool = False  # no other worker can live: every open call is a dead worker's
-
-
-@dataclass(frozen=True, slots=True)
-class _Crew:
-    """The parts of a running worker."""
-
-    access: StoreAccess
-    settler: Settler
-    dispatcher: Dispatcher
-    heartbeat: Heartbeat
-    housekeeping: Housekeeping
 
 
 class Worker:
@@ -90,7 +37,7 @@ class Worker:
         worker = await self._register(access, clock)
         if worker is None:
             return
-        crew = self._assemble(worker, access, clock)
+        crew = assemble(self._parts, worker, access, clock)
         settling, dispatching, beating, *sweeping = (
             asyncio.create_task(work)
             for work in (
@@ -107,37 +54,6 @@ class Worker:
             await self._leave(worker, crew, settling, dispatching, sweeping)
             beating.cancel()
 
-    def _assemble(self, worker: int, access: StoreAccess, clock: DatabaseClock) -> _Crew:
-        parts, now = self._parts, clock.now
-        pulse = Pulse(parts.settings.dead_after, asyncio.get_running_loop().time)
-        facts = {name: provider.facts for name, provider in parts.providers.items()}
-        settler = Settler(parts.store.queue, access, worker, now, parts.chance)
-        routes = Routes(facts, parts.store.control, access, now)
-        caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
-        claims = Claims(parts.store.queue, access, worker, now)
-        reconciler = Reconciler(claims, caller, routes, settler, parts.renderer, pulse, now, parts.chance)
-        return _Crew(
-            access=access,
-            settler=settler,
-            dispatcher=Dispatcher(
-                claims, caller, routes, settler, parts.renderer, pulse, parts.settings, now, parts.chance
-            ),
-            heartbeat=Heartbeat(parts.store, access, worker, pulse, clock, parts.settings.heartbeat),
-            housekeeping=Housekeeping(
-                store=parts.store,
-                access=access,
-                worker=worker,
-                claims=claims,
-                reconciler=reconciler,
-                settler=settler,
-                pulse=pulse,
-                settings=parts.settings,
-                retention=parts.retention,
-                now=now,
-                chance=parts.chance,
-            ),
-        )
-
     async def _register(self, access: StoreAccess, clock: DatabaseClock) -> int | None:
         """Writes this worker's row before its first claim; None if it was stopped before the database answered."""
         tries = 0
@@ -150,21 +66,12 @@ class Worker:
         return None
 
     async def _registered(self, access: StoreAccess, clock: DatabaseClock) -> int:
-        who, store = self._parts.identity, self._parts.store
-        worker = await access.run(store.control.register, who.host, who.pid, who.version)
-        await self._tell_time(access, clock, worker)
+        worker = await enlist(self._parts, access, clock)
         if self._parts.alone:
-            await access.run(store.sweeps.reap_all, clock.now(), worker)
+            await access.run(self._parts.store.sweeps.reap_all, clock.now(), worker)
+        who = self._parts.identity
         log.info("worker %d (%s:%d) is at work", worker, who.host, who.pid)
         return worker
-
-    async def _tell_time(self, access: StoreAccess, clock: DatabaseClock, worker: int) -> None:
-        """Learns the database's time before anything depends on it."""
-        while True:
-            asked_at = clock.monotonic()
-            database_now = await access.run(self._parts.store.control.heartbeat, worker)
-            if database_now is not None and clock.correct(asked_at, clock.monotonic(), database_now):
-                return
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
         """Until `stop`, or until a part of the worker ends by itself, which only a fault can make it do."""
@@ -180,7 +87,7 @@ class Worker:
     async def _leave(
         self,
         worker: int,
-        crew: _Crew,
+        crew: Crew,
         settling: asyncio.Task[None],
         dispatching: asyncio.Task[None],
         sweeping: list[asyncio.Task[None]],

