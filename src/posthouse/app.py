@@ -112,18 +112,25 @@ class App:
 
     def run_worker(self) -> None:
         """One worker process, until SIGTERM or SIGINT. Raises ConfigError, SchemaError, DatabaseUnavailable."""
+        providers = self._ready_to_send()
+        run_until_signal(lambda stop: self._work(providers, stop))
+
+    def _ready_to_send(self) -> dict[str, Provider]:
+        """The providers, after a look at what no worker can do without."""
         providers = self.providers()
         if not providers:
             raise ConfigError("routes", "there is none, so nothing can be sent; configure one as [routes.main]")
         check(self.database)
-        run_until_signal(lambda stop: self._work(providers, stop))
+        return providers
 
     def run_worker_processes(self, count: int, command: Sequence[str]) -> None:
-        """`count` worker processes, each running `command`, until SIGTERM or SIGINT. Raises ConfigError."""
+        """`count` worker processes, each running `command`, until SIGTERM or SIGINT. Raises as `run_worker`."""
         from posthouse.worker.processes import Processes
 
         if self.database.is_sqlite and count > 1:
             raise ConfigError("database", "a SQLite file has one worker process; use PostgreSQL for more")
+        self._ready_to_send()  # what would end each of them, again and again, is said once and by us
+        self.database.close()
         processes = Processes(command, count, self.config.worker.shutdown_grace, self.chance)
 
         async def work(stop: asyncio.Event) -> None:

@@ -21,23 +21,31 @@ from tests.conftest import OwnPostgres
 MakeSandbox = Callable[..., SandboxThread]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A migrated database of each kind, which no worker of another test has ever seen."""
-    if request.param == "postgresql":
-        own: OwnPostgres = request.getfixturevalue("postgres")
-        return own.create()
-    url = f"sqlite:///{tmp_path / 'posthouse.db'}"
+def sqlite_url(folder: Path) -> str:
+    """A migrated SQLite file."""
+    url = f"sqlite:///{folder / 'posthouse.db'}"
     database = open_database(url, time.time)
     migrate(database)
     database.close()
     return url
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
+    """One installation on each kind of database, which no worker of another test has ever seen."""
+    if request.param == "postgresql":
+        own: OwnPostgres = request.getfixturevalue("postgres")
+        made = Installation(tmp_path, own.create())
+    else:
+        made = Installation(tmp_path, sqlite_url(tmp_path))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def installation(tmp_path: Path, database_url: str) -> Iterator[Installation]:
-    """One installation on each kind of database."""
-    made = Installation(tmp_path, database_url)
+def on_sqlite(tmp_path: Path) -> Iterator[Installation]:
+    """One installation on a SQLite file."""
+    made = Installation(tmp_path, sqlite_url(tmp_path))
     yield made
     made.close()
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that a test may take away: stopped at once, as in a crash, or frozen with its connections open."""
+"""A PostgreSQL server that a test may take away: stopped as in a crash, or frozen with its connections open."""
 
 from __future__ import annotations
 

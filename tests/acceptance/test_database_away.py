@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 import posthouse
 from posthouse.errors import DatabaseUnavailable
 from tests.acceptance.conftest import MakeSandbox
-from tests.acceptance.installation import HASTY, POSTHOUSE, Installation, Started, email, emails, http_route, until
+from tests.acceptance.installation import POSTHOUSE, Installation, Started, email, emails, http_route, until
 from tests.acceptance.postgres_outage import StoppablePostgres
 
 UNDER_WAY = 15

@@ -4,39 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import time
-from pathlib import Path
 
-import pytest
-
-from posthouse.store.database import open_database
-from posthouse.store.migrate import migrate
 from tests.acceptance.conftest import MakeSandbox
 from tests.acceptance.installation import DEADLINE_S, HASTY, POSTHOUSE, Installation, emails, http_route, until
 
 UNDER_WAY = 10
 
 
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    """A SQLite file."""
-    url = f"sqlite:///{tmp_path / 'posthouse.db'}"
-    database = open_database(url, time.time)
-    migrate(database)
-    database.close()
-    return url
-
-
 def test_a_second_worker_waits_and_takes_over_when_the_first_is_killed(
-    installation: Installation, make_sandbox: MakeSandbox
+    on_sqlite: Installation, make_sandbox: MakeSandbox
 ) -> None:
     sandbox = make_sandbox("slow=1s:share=0.5", "slow-not-accepted=1s:share=0.5")
     patient = {**HASTY, "dead_after": "1h", "heartbeat": "1s"}  # nobody is declared dead for his silence here
-    installation.configure({"main": http_route(sandbox, concurrency=UNDER_WAY)}, worker=patient)
-    installation.enqueue(emails(2 * UNDER_WAY))
-    first = installation.worker()
-    second = installation.worker(at_work=0)
+    on_sqlite.configure({"main": http_route(sandbox, concurrency=UNDER_WAY)}, worker=patient)
+    first = on_sqlite.worker()
+    second = on_sqlite.worker(at_work=0)
     second.until_said("another worker has")
     assert second.times_said("this one waits for it to end") == 1
+    on_sqlite.enqueue(emails(2 * UNDER_WAY))
     until(lambda: sandbox.running == UNDER_WAY, "the first has calls under way")
     assert sandbox.arrived == UNDER_WAY, "the second does nothing"
 
@@ -46,20 +31,20 @@ def test_a_second_worker_waits_and_takes_over_when_the_first_is_killed(
     took_s = time.monotonic() - killed_at
     until(lambda: sandbox.running == 0 or sandbox.arrived > UNDER_WAY, "the calls of the dead worker end")
     sandbox.set_faults()
-    installation.until_status({"accepted": 2 * UNDER_WAY})
+    on_sqlite.until_status({"accepted": 2 * UNDER_WAY})
 
     assert took_s < 3
     assert set(sandbox.copies().values()) == {1}
-    died = [key for key in installation.rows() if installation.attempts(key)[0]["code"] == "worker_died"]
+    died = [key for key in on_sqlite.rows() if on_sqlite.attempts(key)[0]["code"] == "worker_died"]
     assert len(died) == UNDER_WAY, "its open calls became unknown at once, and were found out"
     assert second.times_said("another worker has") == 1
 
 
-def test_several_processes_are_refused(installation: Installation, make_sandbox: MakeSandbox) -> None:
-    installation.configure({"main": http_route(make_sandbox())})
+def test_several_processes_are_refused(on_sqlite: Installation, make_sandbox: MakeSandbox) -> None:
+    on_sqlite.configure({"main": http_route(make_sandbox())})
 
     ran = subprocess.run(
-        [*POSTHOUSE, "worker", "--processes", "2", "--config", str(installation.config)],
+        [*POSTHOUSE, "worker", "--processes", "2", "--config", str(on_sqlite.config)],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

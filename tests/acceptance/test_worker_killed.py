@@ -43,9 +43,7 @@ def test_what_the_dead_worker_had_is_found_out_and_accepted_once(
     installation: Installation, make_sandbox: MakeSandbox, offers: str
 ) -> None:
     sandbox = make_sandbox(*HALF_ACCEPTED, idempotency=offers == "key", look_up=offers == "look-up")
-    route = http_route(
-        sandbox, key=offers == "key", look_up=offers == "look-up", concurrency=UNDER_WAY, timeout="2s"
-    )
+    route = http_route(sandbox, key=offers == "key", look_up=offers == "look-up", concurrency=UNDER_WAY, timeout="2s")
     installation.configure({"main": route}, worker=SOON_DEAD)
     kill_in_mid_call(installation, sandbox)
 

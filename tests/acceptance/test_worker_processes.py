@@ -10,7 +10,6 @@ from tests.acceptance.installation import (
     HASTY,
     POSTHOUSE,
     Installation,
-    email,
     emails,
     http_route,
     kill,
@@ -84,5 +83,3 @@ def test_eight_workers_accept_each_of_two_thousand_once(on_postgresql: Installat
         parent.terminate()
     assert [parent.exit_code() for parent in parents] == [0, 0]
     assert on_postgresql.store.control.workers() == []
-
-

@@ -12,7 +12,7 @@ from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import Category, TypePolicy
 from posthouse.core.sends import Attempt, Change, SendState, Via
-from posthouse.core.settlement import end_life, next_try_at, reap, refuse, release, settle
+from posthouse.core.settlement import end_life, next_try_at, reap, refuse, release, revive, settle
 from tests.core.strategies import NOW, attempts_on, chances, policies, sends, verdicts
 
 POLICY = TypePolicy("receipt", routes=("main", "standby"), max_attempts=3)
@@ -382,3 +382,12 @@ def test_the_next_try_is_after_now_and_within_the_longest_wait(
 ) -> None:
     at = next_try_at(send, verdict, policy, NOW, chance)
     assert NOW + 1.0 <= at <= NOW + max(policy.backoff.max_s, 1.1 * (verdict.retry_after_s or 0.0))
+
+
+def test_a_send_that_failed_through_its_routes_fault_gets_its_attempt_back() -> None:
+    failed = replace(SENDING, status=Status.FAILED, failures=3)
+    change = revive(failed, "the route was at fault", NOW)
+    assert change is not None
+    assert (change.status, change.failures, change.next_try_at) == (Status.PENDING, -1, NOW)
+    assert revive(replace(failed, expires_at=NOW), "the route was at fault", NOW) is None
+    assert revive(SENDING, "the route was at fault", NOW) is None

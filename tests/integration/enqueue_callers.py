@@ -12,6 +12,8 @@ import psycopg
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
+from posthouse.store.store import Store
+
 ORDERS: Final = "shop_orders"
 """The application's table."""
 
@@ -113,3 +115,8 @@ def orders(url: str) -> list[int]:
         numbers = list(connection.scalars(text(f"SELECT id FROM {ORDERS} ORDER BY id")))
     engine.dispose()
     return numbers
+
+
+def keys(store: Store) -> list[str]:
+    """The keys in the ledger that another connection sees."""
+    return sorted(row["dedupe_key"] for row in store.ledger.find([], None, 10_000))

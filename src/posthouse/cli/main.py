@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from posthouse.cli import config_check, find, init, interventions, reconcile, sandbox, send, show, status, worker
+from posthouse.cli import config_check, demo, find, init, interventions, reconcile, sandbox, send, show, status, worker
 from posthouse.cli.failures import Exit, Failure
 from posthouse.cli.invocation import ByOption, ConfigOption, Everywhere, JsonOption, add_command, report
 from posthouse.cli.output import Answer, Output
@@ -78,6 +78,7 @@ SET_UP, RUN, ASK, ACT = "Set up", "Run", "Ask", "Act"
 configuration = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(configuration, name="config", rich_help_panel=SET_UP)
 
+add_command(app, demo.demo, panel=SET_UP)
 add_command(app, init.init, panel=SET_UP)
 add_command(app, init.migrate, panel=SET_UP)
 add_command(configuration, config_check.check)

@@ -69,9 +69,15 @@ class Change:
     status: Status
     next_try_at: float | None  # when its owner looks at it again; None = never by itself
     spends_attempt: bool = False
+    returns_attempt: bool = False  # one that was counted turned out not to be the send's own
     unknown_since: float | None = None
     unknown_fence: int | None = None
     message_id: str | None = None
     last_error: str | None = None
     maybe_duplicate: bool = False  # only ever sets the mark
     delete_content: bool = False
+
+    @property
+    def failures(self) -> int:
+        """What it adds to the calls that count against max_attempts."""
+        return int(self.spends_attempt) - int(self.returns_attempt)

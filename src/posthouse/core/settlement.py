@@ -7,6 +7,8 @@ call that made the send unknown).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from posthouse.core.lifecycle import TERMINAL, Happening, Status, after
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import REPLAY_BACKOFF, Category, TypePolicy
@@ -177,7 +179,7 @@ def revive(send: SendState, reason: str, now: float) -> Change | None:
     """The route was at fault, not the send that failed on it: another life, if there is time for one."""
     if send.status is not Status.FAILED or send.expires_at <= now:
         return None
-    return _change(send, H.REVIVED, now, last_error=reason)
+    return replace(_change(send, H.REVIVED, now, last_error=reason), returns_attempt=send.failures > 0)
 
 
 def reap(send: SendState, claimed_at: float, now: float) -> Change:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from posthouse import Email, Outbox
+from posthouse.app import Outbox
 from posthouse.demo.scenario import (
     POLL_MAX_S,
     POLL_MIN_S,
@@ -18,6 +18,7 @@ from posthouse.demo.scenario import (
     Scenario,
 )
 from posthouse.demo.shop import OrderBook, customer
+from posthouse.email import Email
 
 SENDER: Final = "Shop <orders@shop.example>"
 TYPE: Final = "receipt"

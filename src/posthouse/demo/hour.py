@@ -44,7 +44,7 @@ class Played:
     naive: Tally
     posthouse: Tally
     ledgers: dict[str, Sequence[Acceptance]]  # by side, as the providers tell them
-    late_calls: int  # calls of the outbox side that were accepted and answered too late
+    late_answers: tuple[int, int]  # calls of each side that were accepted, and answered too late
     behind_s: float  # how much too late an order came at most, in real seconds
     timed_out_for_nothing: int  # naive calls that ran out of time although their answer was not late
 
@@ -61,7 +61,7 @@ class Side:
     async def now(self) -> SideNow:
         """How it stands."""
         counts = await self.control.counts()
-        return SideNow(len(self.shop.checkouts), counts.accepted - counts.duplicates, counts.duplicates)
+        return SideNow(self.shop.taken, counts.accepted - counts.duplicates, counts.duplicates)
 
 
 class Hour:
@@ -115,7 +115,7 @@ class Hour:
             naive=tally(self._scenario, began_at, self._naive.shop.checkouts, naive),
             posthouse=tally(self._scenario, began_at, self._posthouse.shop.checkouts, posthouse),
             ledgers={"naive": naive, "posthouse": posthouse},
-            late_calls=counts.hits(late),
+            late_answers=(naive_counts.hits(late), counts.hits(late)),
             behind_s=max(self._naive.shop.behind_s, self._posthouse.shop.behind_s),
             timed_out_for_nothing=max(0, self._naive_design.timed_out - naive_counts.hits(late)),
         )

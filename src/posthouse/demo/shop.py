@@ -68,7 +68,8 @@ class Shop:
     """Takes orders when they come, each on its own, whatever the others wait for. `clock`: seconds since 1970."""
 
     def __init__(self, take_order: Callable[[int], Awaitable[None]], clock: Callable[[], float]) -> None:
-        self.checkouts: list[Checkout] = []
+        self.taken = 0
+        self.checkouts: list[Checkout] = []  # of the orders that were answered
         self.behind_s = 0.0  # how much too late an order was taken up at most
         self._take_order = take_order
         self._clock = clock
@@ -87,5 +88,6 @@ class Shop:
     async def _serve(self, order: int) -> None:
         loop = asyncio.get_running_loop()
         clicked_at, begun_at = self._clock(), loop.time()
+        self.taken += 1
         await self._take_order(order)
         self.checkouts.append(Checkout(order, clicked_at, loop.time() - begun_at))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from posthouse import Outbox
-from posthouse.app import App
+from posthouse.app import App, Outbox, run_until_signal
 from posthouse.config import CONFIG_FILE, load_config
 from posthouse.demo.designs import NaiveDesign, OutboxDesign, configuration
 from posthouse.demo.hour import Hour, Moment, Played
@@ -29,6 +29,25 @@ NAIVE_DATABASE: Final = "naive.db"
 WORKER_POLL_S: Final = 0.05
 MARGIN_S: Final = 120.0
 """What a demo may take beyond its hour: to start, to drain, and to be slow on a busy computer."""
+
+
+def play_until_signal(scenario: Scenario, folder: Path, show: Callable[[Moment], None]) -> Played | None:
+    """`play`, or None where Ctrl-C or another signal to end came first. Raises DemoFailed."""
+    played: Played | None = None
+
+    async def main(stop: asyncio.Event) -> None:
+        nonlocal played
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.set)  # the terminal was closed
+        playing = asyncio.ensure_future(play(scenario, folder, show))
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([playing, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        playing.cancel()  # does nothing to what has ended
+        with suppress(asyncio.CancelledError):
+            played = await playing
+
+    run_until_signal(main)
+    return played
 
 
 async def play(scenario: Scenario, folder: Path, show: Callable[[Moment], None]) -> Played:

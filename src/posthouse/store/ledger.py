@@ -13,6 +13,7 @@ from posthouse.core.sends import SendState
 from posthouse.errors import UnknownSend
 from posthouse.store.database import Database
 from posthouse.store.schema import Instant, attempts, audit, contents, sends, status_is
+from posthouse.text import unstorable
 
 FIND_SCANNED_ROWS: Final = 100_000
 """How many of the newest sends a search by part of a word looks through."""
@@ -69,6 +70,8 @@ class Ledger:
 
     def story(self, key_or_id: str) -> Story:
         """The send with this key, or else this id. Raises UnknownSend."""
+        if unstorable(key_or_id):
+            raise UnknownSend(f"no send has the key or id {key_or_id!r}: no key contains such characters")
         with self._database.read() as connection:
             row = connection.execute(select(sends).where(sends.c.dedupe_key == key_or_id)).one_or_none()
             if row is None and (id_ := _as_id(key_or_id)) is not None:
@@ -90,6 +93,8 @@ class Ledger:
         A word that is a whole key, an address, a provider's message id or an id is found by an index; else it is
         looked for as a part of these, of our id at providers, of the type and the tags, among the newest sends.
         """
+        if any(unstorable(word) for word in words):
+            return []
         wanted = [] if status is None else [status_is(status)]
         if held:
             wanted += _in_state(Status.UNKNOWN, None, held)

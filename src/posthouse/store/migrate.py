@@ -30,6 +30,7 @@ def migrate(database: Database) -> str:
     """
     with database.write() as connection:
         if database.dialect == POSTGRESQL:
+            connection.execute(text("SET LOCAL statement_timeout = 0"))  # an index on a big table takes its time
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
         _refuse_newer(_version(connection))
         config = _alembic()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import delete, literal, select, update
+from sqlalchemy import ColumnElement, Executable, Select, and_, delete, func, literal, select, update
 
 from posthouse.core.lifecycle import TERMINAL
 from posthouse.store.database import Database
@@ -13,6 +14,8 @@ from posthouse.store.rows import locking
 from posthouse.store.schema import Instant, attempts, contents, sends, status_is
 
 BATCH_ROWS: Final = 1000
+WALK_S: Final = 86400.0
+"""The stretch of time that one statement walks through at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,29 @@ class Limits:
     sends_s: float
 
 
+class _Walk:
+    """How far one kind of row was gone through, so that what is older is not walked again every time."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def stretch(self, oldest: float | None, before: float) -> tuple[float, float] | None:
+        """The next stretch of time to look at, None when all before `before` is done. `oldest`: where it begins."""
+        since = oldest if self._since is None else self._since
+        if since is None or since >= before:
+            return None
+        return since, min(before, since + WALK_S)
+
+    @property
+    def begun(self) -> bool:
+        """Whether it needs to be told where it begins."""
+        return self._since is not None
+
+    def done(self, until: float) -> None:
+        """Everything before `until` was gone through."""
+        self._since = until
+
+
 class Retention:
     """One batch a call: the caller decides how often, so that sending goes on beside it.
 
@@ -33,42 +59,68 @@ class Retention:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._contents = _Walk()
+        self._answers = _Walk()
 
-    def purge(self, limits: Limits, now: float) -> int:
-        """Deletes one batch of each kind; how many rows went. Fewer than BATCH_ROWS means that nothing is left."""
-        return max(
+    def purge(self, limits: Limits, now: float) -> bool:
+        """Deletes one batch of each kind. Returns whether there is more to do."""
+        more = [
             self._purge_contents(now - limits.contents_s),
             self._purge_raw_answers(now - limits.raw_answers_s),
             self._purge_attempts(now - limits.attempts_s),
             self._purge_sends(now - limits.sends_s),
+        ]
+        return any(more)
+
+    def _purge_contents(self, before: float) -> bool:
+        ended = status_is(*TERMINAL_ORDERED)
+        oldest = select(func.min(sends.c.updated_at)).where(ended)
+
+        def old(since: float, until: float) -> Select[Any]:
+            found = select(sends.c.id).join(contents, contents.c.send_id == sends.c.id)
+            return locking(found.where(ended, _within(sends.c.updated_at, since, until)), self._database)
+
+        return self._purge_walking(
+            self._contents, oldest, old, lambda ids: delete(contents).where(contents.c.send_id.in_(ids)), before
         )
 
-    def _purge_contents(self, before: float) -> int:
-        old = (
-            select(sends.c.id)
-            .join(contents, contents.c.send_id == sends.c.id)
-            .where(status_is(*TERMINAL_ORDERED), sends.c.updated_at < literal(before, Instant))
-            .limit(BATCH_ROWS)
+    def _purge_raw_answers(self, before: float) -> bool:
+        oldest = select(func.min(attempts.c.ended_at))
+
+        def old(since: float, until: float) -> Select[Any]:
+            return select(attempts.c.id).where(attempts.c.raw.is_not(None), _within(attempts.c.ended_at, since, until))
+
+        return self._purge_walking(
+            self._answers,
+            oldest,
+            old,
+            lambda ids: update(attempts).where(attempts.c.id.in_(ids)).values(raw=None),
+            before,
         )
+
+    def _purge_walking(
+        self,
+        walk: _Walk,
+        oldest: Select[Any],
+        old: Callable[[float, float], Select[Any]],
+        remove: Callable[[Sequence[int]], Executable],
+        before: float,
+    ) -> bool:
+        """One batch within the walk's next stretch; whether there is more to do."""
         with self._database.write() as connection:
-            ids = connection.scalars(locking(old, self._database)).all()
-            return connection.execute(delete(contents).where(contents.c.send_id.in_(ids))).rowcount if ids else 0
+            stretch = walk.stretch(None if walk.begun else connection.scalar(oldest), before)
+            if stretch is None:
+                return False
+            since, until = stretch
+            ids = connection.scalars(old(since, until).limit(BATCH_ROWS)).all()
+            if ids:
+                connection.execute(remove(ids))
+        if len(ids) == BATCH_ROWS:
+            return True
+        walk.done(until)
+        return until < before
 
-    def _purge_raw_answers(self, before: float) -> int:
-        old = (
-            select(attempts.c.id)
-            .where(attempts.c.raw.is_not(None), attempts.c.ended_at < literal(before, Instant))
-            .limit(BATCH_ROWS)
-        )
-        with self._database.write() as connection:
-            ids = connection.scalars(old).all()
-            return (
-                connection.execute(update(attempts).where(attempts.c.id.in_(ids)).values(raw=None)).rowcount
-                if ids
-                else 0
-            )
-
-    def _purge_attempts(self, before: float) -> int:
+    def _purge_attempts(self, before: float) -> bool:
         ended = select(sends.c.id).where(sends.c.id == attempts.c.send_id, ~status_is(*TERMINAL_ORDERED)).exists()
         old = (
             select(attempts.c.id)
@@ -78,9 +130,11 @@ class Retention:
         )
         with self._database.write() as connection:
             ids = connection.scalars(old).all()
-            return connection.execute(delete(attempts).where(attempts.c.id.in_(ids))).rowcount if ids else 0
+            if ids:
+                connection.execute(delete(attempts).where(attempts.c.id.in_(ids)))
+            return len(ids) == BATCH_ROWS
 
-    def _purge_sends(self, before: float) -> int:
+    def _purge_sends(self, before: float) -> bool:
         old = (
             select(sends.c.id)
             .where(status_is(*TERMINAL_ORDERED), sends.c.updated_at < literal(before, Instant))
@@ -90,10 +144,15 @@ class Retention:
         with self._database.write() as connection:
             ids = connection.scalars(locking(old, self._database)).all()
             if not ids:
-                return 0
+                return False
             connection.execute(delete(contents).where(contents.c.send_id.in_(ids)))
             connection.execute(delete(attempts).where(attempts.c.send_id.in_(ids)))
-            return connection.execute(delete(sends).where(sends.c.id.in_(ids))).rowcount
+            connection.execute(delete(sends).where(sends.c.id.in_(ids)))
+            return len(ids) == BATCH_ROWS
 
 
 TERMINAL_ORDERED: Final = tuple(sorted(TERMINAL))
+
+
+def _within(column: ColumnElement[float], since: float, until: float) -> ColumnElement[bool]:
+    return and_(column >= literal(since, Instant), column < literal(until, Instant))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session
 
 from posthouse.errors import SchemaError, UnsupportedConnection
 from posthouse.store.database import POSTGRESQL, SQLITE, missing_in_sqlite, translate
@@ -17,6 +17,8 @@ from posthouse.store.enqueue import Row, Runner
 
 def runner_for(connection: object) -> Runner:
     """A Runner on the caller's connection. Raises UnsupportedConnection."""
+    if isinstance(connection, scoped_session):
+        connection = connection()
     if isinstance(connection, Session):
         connection = connection.connection()
     if isinstance(connection, Connection):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row, literal, or_, select
+from sqlalchemy import ColumnElement, Row, literal, or_, select, true
 
 from posthouse.core.lifecycle import TERMINAL, Happening, Status
 from posthouse.core.outcome import Outcome, Verdict
@@ -34,7 +34,14 @@ class Sweeps:
         )
         with self._database.read() as connection:
             found = connection.execute(dead).all()
-        return sum(self._reap_worker(owner, f"{host or '?'}:{pid or '?'}", now, worker) for owner, host, pid in found)
+        alive = (
+            select(workers.c.id)
+            .where(workers.c.id == sends.c.claimed_by, workers.c.heartbeat_at >= literal(alive_since, Instant))
+            .exists()
+        )
+        return sum(
+            self._reap_worker(owner, f"{host or '?'}:{pid or '?'}", ~alive, now, worker) for owner, host, pid in found
+        )
 
     def reap_all(self, now: float, worker: int) -> int:
         """Like `reap`, for whoever knows that no other worker lives (the holder of a SQLite file's lock)."""
@@ -42,13 +49,14 @@ class Sweeps:
             owners = connection.scalars(
                 select(sends.c.claimed_by).where(status_is(Status.SENDING), sends.c.claimed_by != worker).distinct()
             ).all()
-        return sum(self._reap_worker(owner, "?", now, worker) for owner in owners)
+        return sum(self._reap_worker(owner, "?", true(), now, worker) for owner in owners)
 
-    def _reap_worker(self, owner: int, name: str, now: float, worker: int) -> int:
+    def _reap_worker(self, owner: int, name: str, dead: ColumnElement[bool], now: float, worker: int) -> int:
+        """`dead` is asked again in the transaction that reaps."""
         reaped = 0
         while True:
             with self._database.write() as connection:
-                query = state_query(status_is(Status.SENDING), sends.c.claimed_by == owner)
+                query = state_query(status_is(Status.SENDING), sends.c.claimed_by == owner, dead)
                 rows = connection.execute(locking(query, self._database)).all()
                 steps = [_reaped(row, name, now) for row in rows]
                 record(connection, self._database, [step.attempt for step in steps if step.attempt], worker)

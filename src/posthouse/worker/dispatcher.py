@@ -164,6 +164,8 @@ class Dispatcher:
         claimed = await self._claims.claim(part.lane, part.count, plan)
         for send in claimed:
             self._start(self._dispatch(send))
+        if claimed:
+            await asyncio.sleep(0)  # each takes its slot now, so that the next claim counts what is really free
         return len(claimed)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:

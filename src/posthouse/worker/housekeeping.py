@@ -14,7 +14,7 @@ from posthouse.core.settlement import release
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.database import CALL_TIMEOUT_S
 from posthouse.store.queue import Report
-from posthouse.store.retention import BATCH_ROWS, Limits
+from posthouse.store.retention import Limits
 from posthouse.store.store import Store
 from posthouse.worker.access import StoreAccess
 from posthouse.worker.claims import Claims
@@ -130,8 +130,8 @@ class Housekeeping:
                 log.exception("deleting old rows failed; the next round tries again")
 
     async def _purge_once(self) -> None:
-        deleted = BATCH_ROWS
-        while deleted >= BATCH_ROWS:
-            deleted = await self._access.run(self._store.retention.purge, self._retention, self._now())
+        more = True
+        while more:
+            more = await self._access.run(self._store.retention.purge, self._retention, self._now())
             await asyncio.sleep(RETENTION_PAUSE_S)
         await self._access.run(self._store.control.forget_dead, self._now() - DEAD_WORKERS_KEPT_S)
