@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, LiteralString
 
 import aiohttp
-from sqlalchemy import text
+import psycopg
 
 from benchmarks.answering import answering_server
-from posthouse.app import App, Outbox, loop_factory
-from posthouse.config import Config, parse_config
+from posthouse.app import Outbox, loop_factory
 from posthouse.email import Email
+from posthouse.store.database import open_database
 from posthouse.store.migrate import migrate
-from posthouse.store.threads import StoreThreads
 
 SENDS = 5000
 BODY_CHARS = 2800
-CONCURRENCY = 64
+CONCURRENCY = 128
+DEADLINE_S = 120.0
+
+CONFIG = """
+database = "{database}"
+sender = "Shop <shop@example.com>"
+
+[routes.main]
+provider = "http"
+url = "{url}"
+auth = "none"
+message_id = "id"
+idempotency_header = "Idempotency-Key"
+concurrency = {concurrency}
+"""
 
 
 @dataclass(frozen=True)
@@ -31,27 +49,6 @@ class Drained:
     @property
     def ratio(self) -> float:
         return self.posthouse / self.bare
-
-
-def configure(database_url: str, url: str) -> Config:
-    """One `http` route to the answering server."""
-    return parse_config(
-        {
-            "database": database_url,
-            "sender": "Shop <shop@example.com>",
-            "routes": {
-                "main": {
-                    "provider": "http",
-                    "url": url,
-                    "auth": "none",
-                    "message_id": "id",
-                    "idempotency_header": "Idempotency-Key",
-                    "concurrency": CONCURRENCY,
-                }
-            },
-        },
-        environment={},
-    )
 
 
 def email(number: int) -> Email:
@@ -76,39 +73,44 @@ async def bare(url: str, bodies: list[bytes]) -> float:
         return len(bodies) / (time.perf_counter() - began)
 
 
-def _unfinished(app: App) -> bool:
-    with app.database.read() as connection:
-        return bool(connection.scalar(text("SELECT EXISTS (SELECT FROM email_sends WHERE status <> 'accepted')")))
+def _value(connection: psycopg.Connection[Any], sql: LiteralString) -> Any:
+    row = connection.execute(sql).fetchone()
+    assert row is not None
+    return row[0]
 
 
-async def drain(app: App) -> float:
-    """One production worker, from its start until nothing is pending."""
-    executor = StoreThreads(single=app.database.is_sqlite)
-    worker = app.worker(app.providers(), executor)
-    began = time.perf_counter()
-    running = asyncio.create_task(worker.run())
-    while await asyncio.to_thread(_unfinished, app):  # noqa: ASYNC110  # the end is seen from outside, in the table
-        await asyncio.sleep(0.05)
-    took = time.perf_counter() - began
-    worker.stop()
-    await running
-    executor.close()
-    return SENDS / took
+def drain(config_file: Path, database_url: str) -> float:
+    """A production worker process. Sends a second, from the start of the first call to the last acceptance written."""
+    worker = subprocess.Popen([sys.executable, "-m", "posthouse", "--config", str(config_file), "worker"])
+    try:
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            deadline = time.monotonic() + DEADLINE_S
+            while connection.execute("SELECT EXISTS (SELECT FROM email_sends WHERE status <> 'accepted')").fetchone()[
+                0
+            ]:
+                assert time.monotonic() < deadline, "the worker does not come to an end"
+                time.sleep(0.1)
+            took = _value(
+                connection, "SELECT extract(epoch FROM max(accepted_at) - min(first_attempt_at)) FROM email_sends"
+            )
+    finally:
+        worker.terminate()
+        worker.wait()
+    return SENDS / float(took)
 
 
 def run(database_url: str) -> Drained:
-    """Both sides, one after the other, against the same server."""
-    with answering_server() as url:
-        config = configure(database_url, url)
-        app = App(config)
-        migrate(app.database)
-        outbox = Outbox(config)
-        with app.database.engine.begin() as connection:
+    """Both sides, one after the other, against the same server over as many connections."""
+    with answering_server() as url, tempfile.TemporaryDirectory() as folder:
+        config_file = Path(folder) / "posthouse.toml"
+        config_file.write_text(CONFIG.format(database=database_url, url=url, concurrency=CONCURRENCY), encoding="utf-8")
+        outbox = Outbox(config_file)
+        database = open_database(database_url, time.time)
+        migrate(database)
+        with database.write() as connection:
             outbox.enqueue_many(connection, [email(number) for number in range(SENDS)])
+        database.close()
         bodies = [b'{"pad": "' + b"x" * 3000 + b'"}'] * SENDS
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             rate = runner.run(bare(url, bodies))
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            ours = runner.run(drain(app))
-        app.database.close()
-        return Drained(rate, ours)
+        return Drained(rate, drain(config_file, database_url))

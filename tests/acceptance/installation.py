@@ -169,6 +169,7 @@ class Installation:
     ) -> None:
         """Writes the configuration; a running worker keeps the one it has read."""
         top = {"database": self.database_url, "sender": "Shop <shop@example.com>"} | top
+        top = {name: value for name, value in top.items() if value is not None}
         tables = {"worker": worker}
         tables |= {f"routes.{name}": table for name, table in routes.items()}
         tables |= {f"types.{name}": table for name, table in (types or {}).items()}

@@ -31,9 +31,7 @@ def test_a_throttled_route_waits_as_long_as_it_was_asked_and_no_send_loses_an_at
         assert len(rest) == 3
         assert min(rest) >= throttled + ASKED_S, f"{name}: the whole route waited"
         assert max(rest) < throttled + ASKED_S + 4, f"{name}: and not much longer"
-    rows = installation.rows().values()
-    assert {row.failures for row in rows} == {0, 1}, "an acceptance counts, a throttled call doesn't"
-    assert sorted(row.attempts for row in rows) == [1, 1, 1, 1, 2, 2]
+    assert sorted(row.attempts for row in installation.rows().values()) == [1, 1, 1, 1, 2, 2]
 
 
 def test_nothing_goes_out_before_its_time_after_its_expiry_or_ahead_of_what_it_follows(

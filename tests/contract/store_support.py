@@ -29,9 +29,10 @@ from posthouse.core.settlement import settle
 from posthouse.email import Email
 from posthouse.outbox import Outbox
 from posthouse.store.database import Database
-from posthouse.store.queue import ClaimedSend, Report
+from posthouse.store.queue import Report
 from posthouse.store.schema import sends
 from posthouse.store.store import Store
+from posthouse.store.taking import ClaimedSend
 
 T = TypeVar("T")
 

@@ -76,6 +76,17 @@ def test_first_per_key_counts_each_send_on_its_own() -> None:
     assert [hit != "-" for hit in hits] == [True, True, False, True, False]
 
 
+def test_first_of_all_counts_everybody_together() -> None:
+    calls = [send("a@x.example", "one"), send("b@x.example", "two"), send("c@x.example"), send("a@x.example", "one")]
+    assert [hit != "-" for hit in drawn(plan("slow=8s:first=2,per=all"), *calls)] == [True, True, False, False]
+
+
+def test_what_a_used_up_fault_leaves_goes_to_the_next() -> None:
+    hits = drawn(plan("500:share=0.5,first=10,per=all", "503:share=0.5"), *[send()] * 1000)
+    assert hits.count("500:share=0.5,first=10,per=all") == 10
+    assert hits.count("503:share=0.5") == pytest.approx(495, abs=60)
+
+
 def test_a_schedule_is_an_outage_with_a_beginning_and_an_end() -> None:
     faults = plan("503:from=1m,until=5m")
     hits = {seconds: drawn(faults, send(), elapsed_s=seconds)[0] != "-" for seconds in (0, 59.9, 60, 299.9, 300)}

@@ -27,6 +27,9 @@ class RefusalStreak:
     signature: str = ""
     send_ids: tuple[int, ...] = ()
 
+    def __bool__(self) -> bool:
+        return bool(self.send_ids)
+
 
 def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[RefusalStreak, Verdict, tuple[int, ...]]:
     """The streak after `verdict`, the verdict as it now counts, and the sends to revive."""
@@ -72,6 +75,9 @@ class Suspects:
     """The sends that stopped one route, in one worker. A bad credential says nothing about the message."""
 
     by_send: Mapping[int, Suspect] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_send)
 
 
 def judge_alone(suspects: Suspects, send_id: int, verdict: Verdict) -> tuple[Suspects, Verdict]:

@@ -40,7 +40,7 @@ class Batch:
             chosen = ", ".join(_from_epoch(column, kind) for column, kind in self.columns.items())
             source = f"json_to_recordset(CAST({parameter} AS json)) AS given({typed})"
             return f"(SELECT {chosen} FROM {source}) AS {self.name}"
-        chosen = ", ".join(f"value ->> '$.{column}' AS {column}" for column in self.columns)
+        chosen = ", ".join(f"json_extract(value, '$.{column}') AS {column}" for column in self.columns)
         return f"(SELECT {chosen} FROM json_each({parameter})) AS {self.name}"
 
     def document(self, dialect: str, rows: Iterable[Sequence[Any]]) -> str:

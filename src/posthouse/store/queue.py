@@ -7,17 +7,19 @@ finished row is never walked. Whatever decides lives in `core`; here a decision 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Update, case, func, literal, select, update
+from sqlalchemy import Connection, Select, func, literal, select, update
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import Attempt, Change, SendState
 from posthouse.store.database import POSTGRESQL, Database
 from posthouse.store.rows import STATE_COLUMNS, Step, apply, changed, lock, record, state_of
-from posthouse.store.schema import Instant, contents, sends, status_is
+from posthouse.store.schema import Instant, sends, status_is
+from posthouse.store.taking import CLAIM, UNKNOWN, ClaimedSend, routes_parameters, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +28,6 @@ class DueTime:
 
     lane: str
     at: float
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedSend:
-    """A send that a worker owns now, with all it needs to start a call."""
-
-    state: SendState
-    key: str
-    idempotency_key: str
-    body: str | None  # the stored content; None when it is gone
-    due_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +42,6 @@ class Report:
     fence: int
     decide: Callable[[SendState], Change | None]
     attempt: Attempt | None = None
-
-
-_CLAIM_COLUMNS: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at)
 
 
 class Queue:
@@ -72,14 +60,9 @@ class Queue:
 
         Each gets the route of its next call, so that a crash leaves a row that says who may have accepted it.
         """
-        due = (
-            select(sends.c.id)
-            .where(status_is(Status.PENDING), sends.c.lane == lane, sends.c.next_try_at <= literal(now, Instant))
-            .order_by(sends.c.next_try_at, sends.c.id)
-            .limit(count)
-        )
-        route = _next_route(routes)
-        return self._take(due, worker, status=Status.SENDING.value, updated_at=now, route=route)
+        parameters = {"lane": lane, "count": count, "worker": worker, "now": now, **routes_parameters(routes)}
+        with self._taking() as connection:
+            return take(connection, CLAIM, True, parameters)
 
     def reroute(self, send: SendState, route: str) -> bool:
         """Gives a claimed send another route before its call begins. Returns whether it is still the claimer's."""
@@ -93,42 +76,12 @@ class Queue:
         They stay `unknown`; nobody else takes them for `lease_s`, and the new fence makes an older taker's result
         too late.
         """
-        due = (
-            select(sends.c.id)
-            .where(status_is(Status.UNKNOWN), sends.c.next_try_at <= literal(now, Instant))
-            .order_by(sends.c.next_try_at, sends.c.id)
-            .limit(count)
-        )
-        return self._take(due, worker, next_try_at=now + lease_s)
+        parameters = {"count": count, "worker": worker, "now": now, "again_at": now + lease_s}
+        with self._taking() as connection:
+            return take(connection, UNKNOWN, False, parameters)
 
-    def _take(self, due: Select[Any], worker: int, **values: Any) -> list[ClaimedSend]:
-        taking = update(sends).values(fence=sends.c.fence + 1, claimed_by=worker, **values)
-        take = self._take_at_once if self._database.dialect == POSTGRESQL else self._take_in_two
-        rows = take(due, taking)
-        return [
-            ClaimedSend(state_of(row), row.dedupe_key, row.idempotency_key, row.body, row.next_try_at)
-            for row in sorted(rows, key=lambda row: (row.next_try_at, row.id))
-        ]
-
-    def _take_at_once(self, due: Select[Any], taking: Update) -> Sequence[Any]:
-        """One statement, which is its own transaction: one trip to the server a claim."""
-        # A locking CTE is never inlined, so its limit holds; NO KEY leaves attempt rows free to be written.
-        picked = due.with_for_update(skip_locked=True, key_share=True).cte("picked")
-        taken = taking.where(sends.c.id == picked.c.id).returning(*_CLAIM_COLUMNS).cte("taken")
-        with self._database.autocommit() as connection:
-            return connection.execute(
-                select(taken, contents.c.body).outerjoin_from(taken, contents, contents.c.send_id == taken.c.id)
-            ).all()
-
-    def _take_in_two(self, due: Select[Any], taking: Update) -> Sequence[Any]:
-        """SQLite returns only columns of the table it changes: the bodies come after."""
-        with self._database.write() as connection:
-            taken = connection.execute(taking.where(sends.c.id.in_(due)).returning(sends.c.id)).scalars().all()
-            return connection.execute(
-                select(*_CLAIM_COLUMNS, contents.c.body)
-                .outerjoin_from(sends, contents, contents.c.send_id == sends.c.id)
-                .where(sends.c.id.in_(taken))
-            ).all()
+    def _taking(self) -> AbstractContextManager[Connection]:
+        return self._database.autocommit() if self._database.dialect == POSTGRESQL else self._database.write()
 
     def owned_by(self, worker: int, before: float) -> list[SendState]:
         """The sends that `worker` has claimed until `before` and not settled."""
@@ -172,15 +125,6 @@ def _due_lanes_query() -> Select[Any]:
 
 
 _DUE_LANES: Final = _due_lanes_query()
-
-
-def _next_route(routes: RoutePlan) -> ColumnElement[str]:
-    choices: list[tuple[ColumnElement[bool], ColumnElement[Any]]] = []
-    if routes.pins:
-        choices.append((sends.c.unknown_since.is_not(None), sends.c.route))
-    choices.append((sends.c.attempts == 0, literal(routes.first)))
-    choices += [(sends.c.route == last, literal(following)) for last, following in sorted(routes.after.items())]
-    return case(*choices, else_=literal(routes.first))
 
 
 def _decided(report: Report, state: SendState, fresh: Collection[tuple[int, int, str]]) -> Change | None:

@@ -5,18 +5,19 @@ Every writer locks rows in the order of their ids, and applies changes by primar
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, TextClause, delete, select, text
+from sqlalchemy import ColumnElement, Connection, Select, TextClause, TextualSelect, delete, select, text
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.sends import Attempt, Change, SendState, Via
 from posthouse.store.batch import Batch, Kind
-from posthouse.store.database import Database
+from posthouse.store.database import POSTGRESQL, Database
 from posthouse.store.schema import CODE_CHARS_MAX, ERROR_CHARS_MAX, ID_CHARS_MAX, RULE_CHARS_MAX, contents, sends
 
 SWEEP_ROWS: Final = 500
@@ -52,23 +53,13 @@ STATE_COLUMNS: Final[tuple[ColumnElement[Any], ...]] = (
 )
 
 
-def state_of(row: Any) -> SendState:
-    """The row as the deciding functions see it."""
-    return SendState(
-        id=row.id,
-        type=row.type,
-        status=Status(row.status),
-        fence=row.fence,
-        attempts=row.attempts,
-        failures=row.failures,
-        expires_at=row.expires_at,
-        route=row.route,
-        claimed_by=row.claimed_by,
-        unknown_since=row.unknown_since,
-        unknown_fence=row.unknown_fence,
-        maybe_duplicate=row.maybe_duplicate,
-        message_id=row.message_id,
-    )
+_STATUSES: Final = {status.value: status for status in Status}
+
+
+def state_of(row: Sequence[Any]) -> SendState:
+    """The row as the deciding functions see it; it begins with the STATE_COLUMNS."""
+    id_, type_, status, *rest = row[: len(STATE_COLUMNS)]
+    return SendState(id_, type_, _STATUSES[status], *rest)
 
 
 def state_query(*conditions: ColumnElement[bool], order: ColumnElement[Any] = sends.c.id) -> Select[Any]:
@@ -76,18 +67,30 @@ def state_query(*conditions: ColumnElement[bool], order: ColumnElement[Any] = se
     return select(*STATE_COLUMNS, sends.c.updated_at).where(*conditions).order_by(order).limit(SWEEP_ROWS)
 
 
-def locking(query: Select[Any], database: Database, skip_locked: bool = True) -> Select[Any]:
-    """Locks the rows of `email_sends` that the query returns; SQLite's writer has locked everything already."""
+def locking(query: Select[Any], database: Database) -> Select[Any]:
+    """Locks the rows of `email_sends` that the query returns, passing by those that another transaction has.
+
+    SQLite's writer has locked everything already.
+    """
     if database.is_sqlite:
         return query
-    return query.with_for_update(of=sends, skip_locked=skip_locked, key_share=True)
+    return query.with_for_update(of=sends, skip_locked=True, key_share=True)
+
+
+@cache
+def _lock_sql(dialect: str) -> TextualSelect:
+    names = ", ".join(column.name for column in STATE_COLUMNS)
+    some = "id = ANY(:ids)" if dialect == POSTGRESQL else "id IN (SELECT value FROM json_each(:ids))"
+    locking_them = " FOR NO KEY UPDATE" if dialect == POSTGRESQL else ""
+    return text(f"SELECT {names} FROM email_sends WHERE {some} ORDER BY id{locking_them}").columns(*STATE_COLUMNS)
 
 
 def lock(connection: Connection, database: Database, ids: Collection[int]) -> dict[int, SendState]:
     """The rows with these ids as they stand, locked for this transaction."""
-    query = select(*STATE_COLUMNS).where(sends.c.id.in_(sorted(set(ids)))).order_by(sends.c.id)
-    rows = connection.execute(locking(query, database, skip_locked=False))
-    return {row.id: state_of(row) for row in rows}
+    wanted = sorted(set(ids))
+    given = wanted if database.dialect == POSTGRESQL else json.dumps(wanted)
+    rows = connection.execute(_lock_sql(database.dialect), {"ids": given})
+    return {row[0]: state_of(row) for row in rows}
 
 
 _TRIED: Final = Batch(

@@ -14,7 +14,8 @@ from posthouse.core.refusals import RefusalStreak, Suspects, judge, judge_alone
 from posthouse.core.sends import Attempt, Change, Via
 from posthouse.core.settlement import revive, settle
 from posthouse.providers.port import OutgoingMessage, Provider
-from posthouse.store.queue import ClaimedSend, Report
+from posthouse.store.queue import Report
+from posthouse.store.taking import ClaimedSend
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import Settler, Written, nobody_waits
 
@@ -60,6 +61,8 @@ class Caller:
 
     def _judge(self, claimed: ClaimedSend, route: str, verdict: Verdict) -> tuple[Verdict, list[Report]]:
         """The verdict as it counts after those before it, and the earlier sends to revive."""
+        if verdict.outcome is Outcome.ACCEPTED and not (self._streaks.get(route) or self._suspects.get(route)):
+            return verdict, []  # nearly always
         self._suspects[route], verdict = judge_alone(self._suspects.get(route, Suspects()), claimed.state.id, verdict)
         streak, verdict, revived = judge(self._streaks.get(route, RefusalStreak()), claimed.state.id, verdict)
         self._streaks[route] = streak

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import SendState
-from posthouse.store.queue import ClaimedSend, DueTime, Queue
+from posthouse.store.queue import DueTime, Queue
+from posthouse.store.taking import ClaimedSend
 from posthouse.worker.access import StoreAccess
 
 

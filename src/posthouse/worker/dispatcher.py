@@ -16,9 +16,10 @@ from posthouse.core.policy import TypePolicy
 from posthouse.core.routing import RoutePlan, candidates
 from posthouse.core.sends import Change, SendState, Via
 from posthouse.core.settlement import end_life, refuse, release
-from posthouse.errors import DatabaseUnavailable
+from posthouse.errors import DatabaseUnavailable, PosthouseError
 from posthouse.providers.port import OutgoingMessage
-from posthouse.store.queue import ClaimedSend, DueTime, Report
+from posthouse.store.queue import DueTime, Report
+from posthouse.store.taking import ClaimedSend
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.pulse import Pulse
@@ -32,6 +33,9 @@ LANES_AGE_MAX_S: Final = 0.5
 
 NO_SLOT_WAIT_S: Final = 0.2
 """When a send can go only to a route that is busy or held, it is given back for at least this long."""
+
+FAULT_WAIT_S: Final = 10.0
+"""How long a lane, or everything, rests after a fault that nobody has thought of."""
 
 log = logging.getLogger("posthouse.worker")
 
@@ -67,6 +71,7 @@ class Dispatcher:
         self._rounds = 0
         self._idle_rounds = 0
         self._unknown_types: set[str] = set()
+        self._rests_until: dict[str, float] = {}  # lanes that could not be claimed from
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
@@ -86,6 +91,11 @@ class Dispatcher:
                 wait_s = await self._round()
             except DatabaseUnavailable:
                 wait_s = self._settings.poll_max
+            except PosthouseError:
+                raise  # the tables are not ours any more: this worker is of no use
+            except Exception:
+                log.exception("a round of claiming failed; the next one is in %.0f s", FAULT_WAIT_S)
+                wait_s = FAULT_WAIT_S
             await self._wait(wait_s)
 
     async def _wait(self, wait_s: float) -> None:
@@ -141,7 +151,8 @@ class Dispatcher:
         by_route: dict[str, list[DueLane]] = {}
         plans: dict[str, RoutePlan] = {}
         for lane in self._lanes:
-            policy = self._policy(lane.lane) if lane.at <= now else None
+            due = lane.at <= now and self._rests_until.get(lane.lane, now) <= now
+            policy = self._policy(lane.lane) if due else None
             plan = None if policy is None else self._routes.plan(policy)
             if policy is None or plan is None:
                 continue
@@ -161,7 +172,14 @@ class Dispatcher:
         return policy
 
     async def _claim(self, part: Share, plan: RoutePlan) -> int:
-        claimed = await self._claims.claim(part.lane, part.count, plan)
+        try:
+            claimed = await self._claims.claim(part.lane, part.count, plan)
+        except PosthouseError:
+            raise
+        except Exception:
+            log.exception("lane %s can't be claimed from; it rests for %.0f s", part.lane, FAULT_WAIT_S)
+            self._rests_until[part.lane] = self._now() + FAULT_WAIT_S
+            return 0
         for send in claimed:
             self._start(self._dispatch(send))
         if claimed:

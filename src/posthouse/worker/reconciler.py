@@ -15,7 +15,8 @@ from posthouse.core.policy import RouteFacts
 from posthouse.core.reconcile import Plan, Resolver, learned, plan, resent, waited
 from posthouse.core.sends import Attempt, Change, SendState, Via
 from posthouse.providers.port import OutgoingMessage
-from posthouse.store.queue import ClaimedSend, Report
+from posthouse.store.queue import Report
+from posthouse.store.taking import ClaimedSend
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.pulse import Pulse

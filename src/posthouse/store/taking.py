@@ -1,0 +1,125 @@
+"""Taking sends for a worker: constant statements, so that nothing is put together or compiled in the hot path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import Connection, TextualSelect, bindparam, text
+
+from posthouse.core.lifecycle import Status
+from posthouse.core.routing import RoutePlan
+from posthouse.core.sends import SendState
+from posthouse.store.database import POSTGRESQL
+from posthouse.store.rows import STATE_COLUMNS, state_of
+from posthouse.store.schema import Instant, contents, sends
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedSend:
+    """A send that a worker owns now, with all it needs to start a call."""
+
+    state: SendState
+    key: str
+    idempotency_key: str
+    body: str | None  # the stored content; None when it is gone
+    due_at: float
+
+
+_COLUMNS: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at)
+_NAMES: Final = ", ".join(f"email_sends.{column.name}" for column in _COLUMNS)
+_INSTANTS: Final = ("now", "again_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """One way to take sends: from which state, and what it sets beside the fence and the owner."""
+
+    status: Status
+    sets: str
+
+
+CLAIM: Final = Taking(Status.PENDING, f"status = '{Status.SENDING.value}', updated_at = :now, route = {{route}}")
+UNKNOWN: Final = Taking(Status.UNKNOWN, "next_try_at = :again_at")
+
+
+def routes_parameters(routes: RoutePlan) -> dict[str, Any]:
+    """What the claim's route is chosen from, as `RoutePlan.next_route` chooses it."""
+    return {"pins": routes.pins, "first": routes.first, "after": json.dumps(dict(routes.after))}
+
+
+def take(connection: Connection, taking: Taking, lane: bool, parameters: dict[str, Any]) -> list[ClaimedSend]:
+    """Takes the due sends, of one lane or of all, that no other transaction is taking just now; oldest first.
+
+    On PostgreSQL it is one statement, which may be its own transaction; on SQLite it is two.
+    """
+    dialect = connection.dialect.name
+    if dialect == POSTGRESQL:
+        rows: Sequence[Any] = connection.execute(_at_once(taking, lane), parameters).all()
+    else:
+        taken = connection.execute(_sqlite_take(taking, lane), parameters).scalars().all()
+        rows = connection.execute(_sqlite_read(), {"ids": json.dumps(taken)}).all()
+    return sorted((_claimed(row) for row in rows), key=lambda send: (send.due_at, send.state.id))
+
+
+def _claimed(row: Sequence[Any]) -> ClaimedSend:
+    key, idempotency_key, due_at, body = row[len(STATE_COLUMNS) :]
+    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at)
+
+
+def _due(taking: Taking, lane: bool) -> str:
+    of_lane = "AND lane = :lane " if lane else ""
+    return (
+        f"SELECT id FROM email_sends WHERE status = '{taking.status.value}' {of_lane}AND next_try_at <= :now "
+        "ORDER BY next_try_at, id LIMIT :count"
+    )
+
+
+def _update(taking: Taking, dialect: str) -> str:
+    if dialect == POSTGRESQL:
+        following, first = "CAST(:after AS json) ->> email_sends.route", "CAST(:first AS varchar)"
+        pins = "CAST(:pins AS boolean)"
+    else:
+        following, first, pins = "json_extract(:after, '$.\"' || route || '\"')", ":first", ":pins"
+    route = (
+        f"CASE WHEN {pins} AND unknown_since IS NOT NULL THEN email_sends.route "
+        f"WHEN attempts = 0 THEN {first} ELSE coalesce({following}, {first}) END"
+    )
+    sets = taking.sets.format(route=route)
+    return f"UPDATE email_sends SET fence = fence + 1, claimed_by = :worker, {sets}"
+
+
+@cache
+def _at_once(taking: Taking, lane: bool) -> TextualSelect:
+    # A locking CTE is never inlined, so its limit holds; NO KEY leaves attempt rows free to be written.
+    return _typed(
+        f"WITH picked AS MATERIALIZED ({_due(taking, lane)} FOR NO KEY UPDATE SKIP LOCKED), "
+        f"taken AS ({_update(taking, POSTGRESQL)} FROM picked WHERE email_sends.id = picked.id RETURNING {_NAMES}) "
+        "SELECT taken.*, email_contents.body FROM taken LEFT JOIN email_contents ON email_contents.send_id = taken.id"
+    )
+
+
+@cache
+def _sqlite_take(taking: Taking, lane: bool) -> TextualSelect:
+    statement = f"{_update(taking, 'sqlite')} WHERE id IN ({_due(taking, lane)}) RETURNING id"
+    return text(statement).bindparams(*_instants(statement)).columns(sends.c.id)
+
+
+@cache
+def _sqlite_read() -> TextualSelect:
+    return _typed(
+        f"SELECT {_NAMES}, email_contents.body FROM email_sends "
+        "LEFT JOIN email_contents ON email_contents.send_id = email_sends.id "
+        "WHERE email_sends.id IN (SELECT value FROM json_each(:ids))"
+    )
+
+
+def _typed(statement: str) -> TextualSelect:
+    return text(statement).bindparams(*_instants(statement)).columns(*_COLUMNS, contents.c.body)
+
+
+def _instants(statement: str) -> list[Any]:
+    return [bindparam(name, type_=Instant) for name in _INSTANTS if f":{name}" in statement]
