@@ -85,9 +85,7 @@ def drain(config_file: Path, database_url: str) -> float:
     try:
         with psycopg.connect(database_url, autocommit=True) as connection:
             deadline = time.monotonic() + DEADLINE_S
-            while connection.execute("SELECT EXISTS (SELECT FROM email_sends WHERE status <> 'accepted')").fetchone()[
-                0
-            ]:
+            while _value(connection, "SELECT EXISTS (SELECT FROM email_sends WHERE status <> 'accepted')"):
                 assert time.monotonic() < deadline, "the worker does not come to an end"
                 time.sleep(0.1)
             took = _value(

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that a test may take away: stopped as in a crash, or frozen with its connections open."""
+"""A PostgreSQL server that a test may take away: stopped as in a crash, frozen, or left read-only."""
 
 from __future__ import annotations
 
@@ -30,12 +30,19 @@ class StoppablePostgres(OwnPostgres):
         for process in self._frozen:
             process.suspend()
 
+    def refuse_writes(self) -> None:
+        """Answers, but takes no writes: what is left of a primary after a failover."""
+        self._admin("ALTER SYSTEM SET default_transaction_read_only = on")
+        self._admin("SELECT pg_reload_conf()")
+
     def bring_back(self) -> None:
-        """The server is there again. May be called at any time."""
+        """The server is as it was. May be called at any time."""
         for process in self._frozen:
             process.resume()
         self._frozen = []
         self.server.ensure_postgres_running()
+        self._admin("ALTER SYSTEM RESET default_transaction_read_only")
+        self._admin("SELECT pg_reload_conf()")
 
     def _processes(self) -> Iterator[psutil.Process]:
         postmaster = psutil.Process(self.server.get_pid())

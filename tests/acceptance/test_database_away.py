@@ -43,8 +43,9 @@ def hold_out(workers: Sequence[Started], worked: Callable[[], int], said: str) -
     [
         (StoppablePostgres.stop, "the database is not available", POSTHOUSE),
         (StoppablePostgres.freeze, "the database did not answer within 1.5 s", IMPATIENT),
+        (StoppablePostgres.refuse_writes, "the database is not available: cannot execute", POSTHOUSE),
     ],
-    ids=["stopped", "frozen"],
+    ids=["stopped", "frozen", "read-only"],
 )
 def test_results_are_kept_and_settled_when_the_database_is_back(
     on_own_postgresql: Installation,

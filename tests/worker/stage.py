@@ -32,13 +32,20 @@ from posthouse.store.store import Store
 from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
 from posthouse.worker.supervisor import Worker
-from tests.simulation.machines import Process, SimulatedDatabase, SimulatedExecutor, SimulatedTransport
+from tests.simulation.machines import (
+    Process,
+    SimulatedDatabase,
+    SimulatedExecutor,
+    SimulatedTransport,
+    install_task_factory,
+)
 from tests.simulation.virtual_time import run
 
 EPOCH = 1_800_000_000.0
 """The virtual clock's zero, in seconds since 1970."""
 
 LOOK_EVERY_S = 0.05
+ENDING_MAX_S = 120.0
 FOR_EVER = Limits(contents_s=1e9, attempts_s=1e9, raw_answers_s=1e9, sends_s=1e9)
 
 Play = Callable[["Stage"], Coroutine[Any, Any, None]]
@@ -99,7 +106,8 @@ class RunningWorker:
 
     async def ended(self) -> None:
         """Waits for its end. Raises what ended it, if a fault did."""
-        await self._ended.wait()
+        async with asyncio.timeout(ENDING_MAX_S):
+            await self._ended.wait()
         if self._fault is not None:
             raise self._fault
 
@@ -117,6 +125,7 @@ class Stage:
         self._keys = (f"ik-{number}" for number in itertools.count(1))
         self._names = (f"worker-{number}" for number in itertools.count(1))
         self._config: Config | None = None
+        self._running: list[RunningWorker] = []
 
     def now(self) -> float:
         """The time of everything on the stage."""
@@ -195,7 +204,8 @@ class Stage:
             identity=Identity(process.name, 1, "0"),
             chance=self._chance,
         )
-        return RunningWorker(Worker(parts), process)
+        self._running.append(RunningWorker(Worker(parts), process))
+        return self._running[-1]
 
     def _providers(self, process: Process) -> dict[str, Provider]:
         def transport_to(api: SandboxApi) -> Callable[..., SimulatedTransport]:
@@ -218,6 +228,13 @@ class Stage:
     async def until_status(self, within_s: float = 60.0, **wanted: int) -> float:
         """Until the sends stand exactly so; how long that took."""
         return await self.until(lambda: self.statuses() == wanted, within_s)
+
+    async def close(self) -> None:
+        """Kills whatever still runs."""
+        for running in self._running:
+            running.process.kill()
+        await asyncio.sleep(1)  # then every task of a dead process stands still for good
+        self.store.database.close()
 
     def row(self, key: str) -> dict[str, Any]:
         """One send."""
@@ -248,9 +265,12 @@ def play(scene: Play) -> None:
     """Runs a scene on a stage of its own, in virtual time; whatever still runs at its end is killed."""
 
     async def main() -> None:
+        install_task_factory()
         stage = Stage()
-        await scene(stage)
-        stage.store.database.close()
+        try:
+            await scene(stage)
+        finally:
+            await stage.close()
 
     run(main())
 

@@ -22,6 +22,7 @@ from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration
 from posthouse.cli.output import Answer, Json, Line, columns, count
 from posthouse.cli.story_lines import wrapped
+from posthouse.config import CONFIG_FILE
 from posthouse.demo.hour import Played
 from posthouse.demo.scenario import DELAYED_S, HOUR_S, SLOW_CHECKOUT_S, Scenario
 from posthouse.demo.screen import screen
@@ -74,7 +75,8 @@ def _folder(*, keep: bool) -> Iterator[Path]:
         yield folder
     finally:
         if keep:
-            print(f"kept: {folder}", file=sys.stderr)
+            show = f"posthouse show order-1-receipt --config {folder / CONFIG_FILE}"
+            print(f"kept: {folder}", f"  try: {show}", sep="\n", file=sys.stderr)
         else:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -92,7 +92,7 @@ def _text(order: int) -> str:
 def configuration(scenario: Scenario, database: str, url: str) -> str:
     """The posthouse.toml of the outbox side."""
     waits = {
-        name: f'"{max(1, round(1000 * scenario.real_wait(seconds)))}ms"'
+        name: f'"{scenario.real_wait(seconds):g}s"'
         for name, seconds in {
             "timeout": TIMEOUT_S,
             "retry_first": RETRY_FIRST_S,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, func, literal
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import (
     DBAPIError,
     InterfaceError,
@@ -33,6 +33,8 @@ CALL_TIMEOUT_S: Final = 20
 
 POOL_SIZE: Final = 4
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
+READ_ONLY: Final = "25006"
+"""PostgreSQL's code for a write where none is allowed, as on a server that a failover has made a standby."""
 
 Clock = Callable[[], float]
 
@@ -132,7 +134,7 @@ def _postgresql_engine(url: URL) -> Engine:
         "lock_timeout": LOCK_TIMEOUT_S,
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT_S,
     }
-    return create_engine(
+    engine = create_engine(
         url,
         pool_size=POOL_SIZE,
         max_overflow=POOL_SIZE,
@@ -144,8 +146,16 @@ def _postgresql_engine(url: URL) -> Engine:
             "keepalives_interval": 5,
             "keepalives_count": 2,
             "tcp_user_timeout": STATEMENT_TIMEOUT_S * 1000,
+            "target_session_attrs": "read-write",  # never a standby, nor what a failover has made one
         },
     )
+
+    @event.listens_for(engine, "handle_error")
+    def _leave_read_only(context: ExceptionContext) -> None:
+        if getattr(context.original_exception, "sqlstate", "") == READ_ONLY:
+            context.is_disconnect = True  # nothing comes of these connections any more; new ones look for the primary
+
+    return engine
 
 
 @contextmanager
@@ -160,7 +170,7 @@ def _translated() -> Iterator[None]:
         raise DatabaseUnavailable("the database connection was lost") from error
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise DatabaseUnavailable("the database connection was lost") from error
+            raise translate(error) from error
         raise
 
 

@@ -105,7 +105,7 @@ class Dispatcher:
         spread = wait_s * (0.8 + 0.4 * self._chance.random())
         try:
             async with asyncio.timeout(spread):
-                await (self._routes.freed.wait() if self._routes.used else asyncio.sleep(spread))
+                await self._routes.freed.wait()
         except TimeoutError:
             return
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -32,6 +33,10 @@ STRAY_AGE_S: Final = 2 * CALL_TIMEOUT_S
 log = logging.getLogger("posthouse.worker")
 
 
+class Forgotten(Exception):
+    """This worker's row is gone: whatever it had was a dead worker's to the others."""
+
+
 class Heartbeat:
     """Says that this worker lives, and keeps its clock on the database's."""
 
@@ -55,12 +60,11 @@ class Heartbeat:
                 continue
 
     async def beat(self) -> None:
-        """One heartbeat. Raises DatabaseUnavailable."""
+        """One heartbeat. Raises DatabaseUnavailable, Forgotten."""
         asked_at = self._clock.monotonic()
         database_now = await self._access.run(self._store.control.heartbeat, self._worker)
         if database_now is None:
-            log.error("this worker's row is gone from email_workers; it starts no more calls")
-            return
+            raise Forgotten("its row is gone from email_workers: start this worker anew")
         self._clock.correct(asked_at, self._clock.monotonic(), database_now)
         self._pulse.beat(asked_at)
 
@@ -93,29 +97,50 @@ class Housekeeping:
         self._retention = retention
         self._now = now
         self._chance = chance
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Takes nothing more in hand; what is under way ends."""
+        self._stopping.set()
+        self._reconciler.stop()
 
     async def run(self) -> None:
-        """Sweeps until it is cancelled, each time after a pause that is spread a little."""
-        while True:
-            try:
+        """Sweeps until it is stopped, each time after a pause that is spread a little."""
+        while not self._stopping.is_set():
+            with suppress(DatabaseUnavailable):  # said once already; the next sweep finds everything still there
                 await self.sweep()
-            except DatabaseUnavailable:
-                pass  # said once already; the next sweep finds everything still there
-            except Exception:
-                log.exception("a sweep failed; the next one tries again")
-            await asyncio.sleep(self._settings.sweep * (0.8 + 0.4 * self._chance.random()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.sweep * (0.8 + 0.4 * self._chance.random())):
+                    await self._stopping.wait()
 
     async def sweep(self) -> None:
-        """Everything once. Raises DatabaseUnavailable."""
-        sweeps = self._store.sweeps
-        if self._pulse.may_judge:
-            alive_since = self._now() - self._settings.dead_after
-            if reaped := await self._access.run(sweeps.reap, alive_since, self._now(), self._worker):
-                log.warning("%d sends of dead workers are unknown now", reaped)
-        await self._access.run(sweeps.end_lives, self._now())
-        await self._access.run(sweeps.sweep_dependencies, self._now())
+        """Everything once; what fails for a reason of its own holds up no other. Raises DatabaseUnavailable."""
+        for step in (self._reap, self._end_lives, self._sweep_dependencies, self._release_strays, self._reconcile):
+            try:
+                await step()
+            except DatabaseUnavailable:
+                raise
+            except Exception:
+                log.exception("a part of the sweep failed; the next sweep tries again")
+
+    async def _reap(self) -> None:
+        if not self._pulse.may_judge:
+            return
+        alive_since = self._now() - self._settings.dead_after
+        if reaped := await self._access.run(self._store.sweeps.reap, alive_since, self._now(), self._worker):
+            log.warning("%d sends of dead workers are unknown now", reaped)
+
+    async def _end_lives(self) -> None:
+        await self._access.run(self._store.sweeps.end_lives, self._now())
+
+    async def _sweep_dependencies(self) -> None:
+        await self._access.run(self._store.sweeps.sweep_dependencies, self._now())
+
+    async def _release_strays(self) -> None:
         for state in await self._claims.strays(STRAY_AGE_S):
             self._settler.add(Report(state.id, state.fence, partial(release, again_at=self._now())), nobody_waits)
+
+    async def _reconcile(self) -> None:
         await self._reconciler.sweep()
 
     async def purge(self) -> None:

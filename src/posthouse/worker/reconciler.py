@@ -54,12 +54,17 @@ class Reconciler:
         self._pulse = pulse
         self._now = now
         self._chance = chance
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Takes no more sends; the steps under way end."""
+        self._stopping = True
 
     async def sweep(self) -> int:
         """One step for every unknown send that is due; how many steps. Raises DatabaseUnavailable."""
         lease_s = LEASE_MARGIN_S + max((facts.timeout_s for facts in self._routes.facts.values()), default=0.0)
         steps = 0
-        while self._pulse.may_start:
+        while self._pulse.may_start and not self._stopping:
             taken = await self._claims.take_unknown(STEPS_AT_ONCE, lease_s)
             await asyncio.gather(*(self._step(send) for send in taken))
             steps += len(taken)

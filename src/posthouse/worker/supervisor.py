@@ -38,20 +38,21 @@ class Worker:
         if worker is None:
             return
         crew = assemble(self._parts, worker, access, clock)
-        settling, dispatching, beating, *sweeping = (
+        settling, dispatching, sweeping, purging, beating = (
             asyncio.create_task(work)
             for work in (
                 crew.settler.run(),
                 crew.dispatcher.run(),
-                crew.heartbeat.run(),
                 crew.housekeeping.run(),
                 crew.housekeeping.purge(),
+                crew.heartbeat.run(),
             )
         )
         try:
-            await self._until_stopped([settling, dispatching, beating, *sweeping])
+            await self._until_stopped([settling, dispatching, sweeping, purging, beating])
         finally:
-            await self._leave(worker, crew, settling, dispatching, sweeping)
+            purging.cancel()
+            await self._leave(worker, crew, settling, {dispatching, sweeping})
             beating.cancel()
 
     async def _register(self, access: StoreAccess, clock: DatabaseClock) -> int | None:
@@ -85,29 +86,23 @@ class Worker:
                 task.result()
 
     async def _leave(
-        self,
-        worker: int,
-        crew: Crew,
-        settling: asyncio.Task[None],
-        dispatching: asyncio.Task[None],
-        sweeping: list[asyncio.Task[None]],
+        self, worker: int, crew: Crew, settling: asyncio.Task[None], starting: set[asyncio.Task[None]]
     ) -> None:
-        """Stops claiming, lets calls end, writes the last results, signs off: all within the grace."""
+        """Starts nothing more, lets calls end, writes the last results, signs off: all within the grace."""
         grace_s = self._parts.settings.shutdown_grace
         now = asyncio.get_running_loop().time
         deadline = now() + grace_s
         calls_end = deadline - grace_s * SETTLE_GRACE_SHARE
         crew.dispatcher.stop()
-        for task in sweeping:
+        crew.housekeeping.stop()
+        if calls := crew.routes.used:
+            log.info("waiting for %d calls that are under way", calls)
+        await _wait(starting, calls_end - now())
+        under_way = starting | crew.dispatcher.tasks
+        await _wait(under_way, calls_end - now())
+        for task in under_way:
             task.cancel()
-        await _wait({dispatching, *sweeping}, calls_end - now())
-        calls = set(crew.dispatcher.tasks)
-        if calls:
-            log.info("waiting for %d calls that are under way", len(calls))
-        await _wait(calls, calls_end - now())
-        for task in (dispatching, *calls):
-            task.cancel()
-        await _wait({dispatching, *calls}, deadline - now())
+        await _wait(under_way, deadline - now())
         crew.settler.close()
         await _wait({settling}, deadline - now())
         if settling.done():
