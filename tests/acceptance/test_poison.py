@@ -129,7 +129,7 @@ def test_each_poisoned_row_ends_alone_and_the_mail_behind_goes_out(
         "main": http_route(sandbox, key=False, concurrency=2),
         "rude": {"provider": "http", "url": rude_url, "auth": "none"},
     }
-    types = {
+    types: dict[str, dict[str, object]] = {
         "default": {"routes": ["main"], "unknown_wait": "0s"},
         "rude": {"routes": ["rude"]},
     }

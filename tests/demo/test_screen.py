@@ -44,7 +44,7 @@ def test_elsewhere_a_line_tells_of_every_ten_minutes_and_of_the_outage() -> None
     assert re.findall(r"^\d\d:\d\d", text, re.MULTILINE) == ["12:00", "12:10", "12:20", "12:24", "13:01"]
     assert "12:20  the provider is ill" in text
     assert "12:24  the provider is well again" in text
-    assert "naive: 2,300 orders, 2,270 emails accepted, 112 twice" in text
+    assert "naive: orders 2,300, emails accepted 2,270, twice 112" in text
 
 
 def test_where_there_is_no_terminal_a_quiet_one_says_nothing() -> None:

@@ -14,10 +14,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import func, select
+
 from posthouse.config import Config, parse_config
+from posthouse.content import Content
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.policy import RouteFacts, type_policies
-from posthouse.email import Content, Email
+from posthouse.email import Email
 from posthouse.outbox import Outbox
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.providers.registry import build_provider
@@ -28,6 +31,7 @@ from posthouse.sandbox.ledger import Ledger
 from posthouse.store.database import open_database
 from posthouse.store.migrate import migrate
 from posthouse.store.retention import Limits
+from posthouse.store.schema import sends
 from posthouse.store.store import Store
 from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
@@ -44,7 +48,7 @@ from tests.simulation.virtual_time import run
 EPOCH = 1_800_000_000.0
 """The virtual clock's zero, in seconds since 1970."""
 
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = 0.1
 ENDING_MAX_S = 120.0
 FOR_EVER = Limits(contents_s=1e9, attempts_s=1e9, raw_answers_s=1e9, sends_s=1e9)
 
@@ -181,7 +185,7 @@ class Stage:
         """As the application does it."""
         outbox = Outbox(
             type_policies(self.config),
-            self._providers(Process("application")),
+            self._providers(Process("application"), self.config),
             sender_known=True,
             clock=self.now,
             new_key=lambda: next(self._keys),
@@ -196,7 +200,7 @@ class Stage:
         parts = WorkerParts(
             store=self.store,
             executor=SimulatedExecutor(process, self.database, self._chance),
-            providers=self._providers(process),
+            providers=self._providers(process, config),
             policies=type_policies(config),
             renderer=Renderer(config.templates, config.sender),
             settings=config.worker,
@@ -207,14 +211,14 @@ class Stage:
         self._running.append(RunningWorker(Worker(parts), process))
         return self._running[-1]
 
-    def _providers(self, process: Process) -> dict[str, Provider]:
+    def _providers(self, process: Process, config: Config) -> dict[str, Provider]:
         def transport_to(api: SandboxApi) -> Callable[..., SimulatedTransport]:
             return lambda *_: SimulatedTransport(process, api, self._chance, self.now, latency_max_s=0.01)
 
         return {
             name: self.scripted.get(name)
             or build_provider(name, settings, transport_factory=transport_to(self.apis[name]), now=self.now)
-            for name, settings in self.config.routes.items()
+            for name, settings in config.routes.items()
         }
 
     async def until(self, what: Callable[[], object], within_s: float) -> float:
@@ -250,7 +254,9 @@ class Stage:
 
     def statuses(self) -> dict[str, int]:
         """How many sends there are of each status."""
-        return dict(Counter(row["status"] for row in self.rows()))
+        query = select(sends.c.status, func.count()).group_by(sends.c.status)
+        with self.store.database.read() as connection:
+            return {status: count for status, count in connection.execute(query)}
 
     def copies(self, route: str = "main") -> Counter[str]:
         """How often each recipient's message was accepted."""

@@ -120,4 +120,4 @@ class _Lines:
 
 
 def _words(side: SideNow) -> str:
-    return f"{side.orders:,} orders, {side.accepted:,} emails accepted, {side.duplicates:,} twice"
+    return f"orders {side.orders:,}, emails accepted {side.accepted:,}, twice {side.duplicates:,}"

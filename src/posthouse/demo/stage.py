@@ -80,14 +80,14 @@ class _Stage:
         ]
         naive_url, own_url = [str((await sandbox.first_answer())["url"]) for sandbox in sandboxes]
         app = self._app(own_url + SEND_PATH)
-        worker = await self._start("worker", "worker", "--config", CONFIG_FILE)
-        children = [*sandboxes, worker]
+        naive_book, own_book = self._book(NAIVE_DATABASE), self._book(DATABASE)
+        children = [*sandboxes, await self._start("worker", "worker", "--config", CONFIG_FILE)]
         await _unless_one_fails(_at_work(app), children)
         # However many calls are open at once, none waits for another's connection.
         session = await self._stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
         timeout_s = self._scenario.real_wait(TIMEOUT_S)
-        naive = NaiveDesign(self._book(NAIVE_DATABASE), session, naive_url + SEND_PATH, timeout_s)
-        outbox = OutboxDesign(self._book(DATABASE), Outbox(app.config))
+        naive = NaiveDesign(naive_book, session, naive_url + SEND_PATH, timeout_s)
+        outbox = OutboxDesign(own_book, Outbox(app.config))
         hour = Hour(
             self._scenario,
             app,

@@ -10,11 +10,15 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+from posthouse.core.lifecycle import Status
+from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.retry import Backoff
-from posthouse.core.sends import Change
+from posthouse.core.sends import Change, SendState
+from posthouse.core.settlement import reap
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.queue import Queue, Report
 from posthouse.worker.access import StoreAccess
@@ -38,6 +42,7 @@ def nobody_waits(_change: Change | None) -> None:
 class _Entry:
     report: Report
     written: Written
+    in_place: bool = False  # of a result that could not be written
 
 
 class Settler:
@@ -92,19 +97,42 @@ class Settler:
             changes = await self._settle(batch)
         except DatabaseUnavailable:
             raise
-        except Exception:
+        except Exception as error:
             if len(batch) > 1:
                 for entry in batch:
                     await self._write([entry])
                 return
-            # It stays `sending` and ours: nobody sends it again, and after our end it becomes unknown.
             log.exception("the result of send %d can't be written", batch[0].report.send_id)
             self._entries.popleft()
+            self._write_in_place_of(batch[0], error)
             return
         for entry, change in zip(batch, changes, strict=True):
             self._entries.popleft()
             entry.written(change)
 
+    def _write_in_place_of(self, entry: _Entry, error: Exception) -> None:
+        """At least that nobody knows what became of it. If not even that can be written, it stays `sending` and ours:
+        nobody sends it again, and after our end it becomes unknown."""
+        if entry.in_place:
+            return
+        report, attempt = entry.report, entry.report.attempt
+        verdict = Verdict(
+            Outcome.UNKNOWN,
+            maybe_accepted=True,
+            code="unwritable",
+            text=f"its result can't be written: {type(error).__name__}: {error}",
+        )
+        plain = None if attempt is None else replace(attempt, verdict=verdict)
+        began_at = self._now() if attempt is None else attempt.started_at
+        decide = partial(_lost, fence=report.fence, began_at=began_at, reason=verdict.text, now=self._now())
+        self._entries.append(_Entry(Report(report.send_id, report.fence, decide, plain), entry.written, in_place=True))
+
     async def _settle(self, batch: list[_Entry]) -> list[Change | None]:
         reports = [entry.report for entry in batch]
         return await self._access.run(self._queue.settle, reports, self._worker, self._now())
+
+
+def _lost(send: SendState, fence: int, began_at: float, reason: str, now: float) -> Change | None:
+    if send.status is not Status.SENDING or send.fence != fence:
+        return None
+    return replace(reap(send, began_at, now), last_error=reason)
