@@ -256,7 +256,7 @@ class Stage:
         """How many sends there are of each status."""
         query = select(sends.c.status, func.count()).group_by(sends.c.status)
         with self.store.database.read() as connection:
-            return {status: count for status, count in connection.execute(query)}
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def copies(self, route: str = "main") -> Counter[str]:
         """How often each recipient's message was accepted."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from posthouse.core.answers import Answer, FailureRule, Kind, Rule, first_match
+from posthouse.core.answers import EVERY_STATUS, Answer, FailureRule, Kind, Rule, first_match
 from posthouse.core.http_table import FAILURE_RULES, RULES
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.retry import RETRY_AFTER_MAX_S, parse_retry_after
@@ -45,6 +45,10 @@ _CREDENTIAL = re.compile(
 )
 
 
+_RULES_FOR: Final = {status: tuple(rule for rule in RULES if status in rule.statuses) for status in EVERY_STATUS}
+"""The same rules in the same order, by the status that they decide."""
+
+
 def judge(
     status: int,
     headers: Mapping[str, str],
@@ -54,11 +58,12 @@ def judge(
     *,
     extra_rules: Sequence[Rule] = (),
     secrets: Iterable[str] = (),
+    message_id: str | None = None,
 ) -> Verdict:
     """The verdict on an answer. Header names are in lower case; `now` is in seconds since 1970.
 
     `extra_rules` are asked before the general ones; `secrets` are taken out of the verdict's text wherever they
-    stand. An accepted verdict has no message id yet: where that is found is the provider's business.
+    stand. `message_id` is what the provider found where its ids stand; it counts only in an accepted answer.
     """
     answer = Answer(status, body_text[:JUDGED_CHARS_MAX], headers, complete)
     rule = decide(answer, extra_rules)
@@ -74,6 +79,7 @@ def judge(
         subject=rule.subject,
         code=str(status),
         text=told,
+        message_id=message_id if accepted else None,
         request_id=one_line(redact(request_id, secrets), ID_CHARS_MAX) if request_id else None,
         retry_after_s=None if accepted else retry_after_s(answer, rule.outcome, now),
         rule=rule.name,
@@ -97,7 +103,7 @@ def judge_failure(phase: str, code: str, text: str, *, secrets: Iterable[str] = 
 
 def decide(answer: Answer, extra_rules: Sequence[Rule] = ()) -> Rule:
     """The rule that decides `answer`."""
-    rule = first_match(answer, extra_rules) or first_match(answer, RULES)
+    rule = first_match(answer, extra_rules) or first_match(answer, _RULES_FOR.get(answer.status, RULES))
     if rule is None:
         raise AssertionError(f"no rule decides the status {answer.status}")
     return rule

@@ -239,7 +239,7 @@ class Body:
 
     def _value(self, expression: str, place: str) -> _Node:
         get = _finished(self._use(expression, place), self._address_format).get
-        return _Node(lambda message: _NOTHING if (value := get(message)) in _EMPTY else value, live=True)
+        return _Node(lambda m: value if (value := get(m)) or value not in _EMPTY else _NOTHING, live=True)
 
     def _sentence(self, text: str, place: str) -> _Node:
         """Words with placeholders among them; left out when every placeholder is empty."""

@@ -65,10 +65,12 @@ class HttpProvider:
         if self._settings.idempotency_header:
             headers[self._settings.idempotency_header] = message.idempotency_key
         verdict, answer = await self._call(
-            self._settings.method, self._settings.url, headers, self._body.render(message)
+            self._settings.method, self._settings.url, headers, self._body.render(message), has_id=True
         )
-        if verdict.outcome is Outcome.ACCEPTED and answer is not None:
-            return self._with_message_id(verdict, answer)
+        if verdict.outcome is Outcome.ACCEPTED and verdict.message_id is None and answer is not None:
+            said = f"the answer has no message id at {self._settings.message_id}"
+            raw = raw_of(_text(answer), self._credential.secrets)
+            return replace(verdict, text=verdict.text or said, raw=raw)
         return verdict
 
     async def look_up(self, message: OutgoingMessage) -> LookUp:
@@ -95,7 +97,7 @@ class HttpProvider:
         await self._transport.close()
 
     async def _call(
-        self, method: str, url: str, headers: Mapping[str, str] = {}, body: bytes = b""
+        self, method: str, url: str, headers: Mapping[str, str] = {}, body: bytes = b"", *, has_id: bool = False
     ) -> tuple[Verdict, HttpAnswer | None]:
         """One call, judged; and its answer, where one came."""
         try:
@@ -108,21 +110,24 @@ class HttpProvider:
         if isinstance(answer, HttpFailure):
             return judge_failure(answer.phase, answer.code, answer.text, secrets=secrets), None
         text = _text(answer)
-        verdict = judge(answer.status, answer.headers, text, answer.complete, self._now(), secrets=secrets)
+        verdict = judge(
+            answer.status,
+            answer.headers,
+            text,
+            answer.complete,
+            self._now(),
+            secrets=secrets,
+            message_id=self._message_id(answer, text) if has_id and answer.status // 100 == 2 else None,
+        )
         if answer.status in (401, 403) and verdict.outcome is Outcome.MISCONFIGURED:
             self._credential.forget(credential)
         return verdict, answer
 
-    def _with_message_id(self, verdict: Verdict, answer: HttpAnswer) -> Verdict:
+    def _message_id(self, answer: HttpAnswer, text: str) -> str | None:
         where = self._settings.message_id
         if where.startswith(HEADER_PREFIX):
-            found = _id(answer.headers.get(where.removeprefix(HEADER_PREFIX)))
-        else:
-            found = _id(_at(read_json(_text(answer)), where))
-        if found is not None:
-            return replace(verdict, message_id=found)
-        raw = raw_of(_text(answer), self._credential.secrets)
-        return replace(verdict, text=verdict.text or f"the answer has no message id at {where}", raw=raw)
+            return _id(answer.headers.get(where.removeprefix(HEADER_PREFIX)))
+        return _id(_at(read_json(text), where))
 
     def _looked_up(self, answer: HttpAnswer, verdict: Verdict) -> LookUp:
         text = _text(answer)
