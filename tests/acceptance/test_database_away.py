@@ -112,7 +112,7 @@ def test_an_outage_under_the_default_settings(
     until(lambda: sandbox.running == 2 * UNDER_WAY, "the calls of both are under way")
 
     own_postgres.stop()
-    time.sleep(20.0)  # longer than `dead_after`: each of the two could think that the other is dead
+    time.sleep(17.0)  # longer than `dead_after`: each of the two could think that the other is dead
     assert sandbox.arrived == 2 * UNDER_WAY
     own_postgres.bring_back()
     on_own_postgresql.reconnect()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 
 from tests.acceptance.conftest import MakeSandbox
 from tests.acceptance.installation import DEADLINE_S, HASTY, POSTHOUSE, Installation, emails, http_route, until
@@ -53,3 +55,32 @@ def test_several_processes_are_refused(on_sqlite: Installation, make_sandbox: Ma
     assert ran.returncode == 2
     assert "a SQLite file has one worker process; use PostgreSQL for more" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+SHORT_OF_PATIENCE = (
+    POSTHOUSE[0],
+    "-c",
+    "import posthouse.store.database as d; d.LOCK_TIMEOUT_S = 0.3\nfrom posthouse.cli.main import main\nmain()",
+)
+"""The command, but that it waits no longer than this for the file's lock (it is 5 s, and no setting)."""
+
+
+def test_a_long_transaction_of_the_application_delays_and_loses_nothing(
+    on_sqlite: Installation, make_sandbox: MakeSandbox
+) -> None:
+    sandbox = make_sandbox("slow=500ms")
+    on_sqlite.configure({"main": http_route(sandbox, key=False, concurrency=UNDER_WAY)})
+    on_sqlite.enqueue(emails(3 * UNDER_WAY))
+    worker = on_sqlite.worker(command=SHORT_OF_PATIENCE)
+    until(lambda: sandbox.running == UNDER_WAY, "calls are under way")
+
+    with closing(sqlite3.connect(on_sqlite.folder / "posthouse.db", isolation_level=None)) as application:
+        application.execute("BEGIN IMMEDIATE")
+        worker.until_said("the database is not available: database is locked")
+        time.sleep(2.0)  # what must not happen can't be waited for
+        assert sandbox.arrived == UNDER_WAY, "calls were started that nobody could have recorded"
+        application.execute("ROLLBACK")
+    on_sqlite.until_status({"accepted": 3 * UNDER_WAY})
+
+    assert (len(sandbox.copies()), sandbox.arrived) == (3 * UNDER_WAY, 3 * UNDER_WAY), "one call for each"
+    assert "Traceback" not in worker.log
