@@ -11,13 +11,17 @@ from sqlalchemy.exc import OperationalError
 import posthouse
 from posthouse.errors import DatabaseUnavailable
 from tests.acceptance.conftest import MakeSandbox
-from tests.acceptance.installation import POSTHOUSE, Installation, Started, email, emails, http_route, until
+from tests.acceptance.installation import HASTY, POSTHOUSE, Installation, Started, email, emails, http_route, until
 from tests.acceptance.postgres_outage import StoppablePostgres
+from tests.acceptance.sandbox_thread import SandboxThread
 
 UNDER_WAY = 15
 """Calls at once in each of two workers."""
 
-ALL = 100
+ALL = 80
+
+PATIENT = {**HASTY, "dead_after": "6s"}
+"""Neither of two workers on a busy machine takes the other for dead."""
 
 IMPATIENT = (
     POSTHOUSE[0],
@@ -29,13 +33,14 @@ IMPATIENT = (
 Away = Callable[[StoppablePostgres], None]
 
 
-def hold_out(workers: Sequence[Started], worked: Callable[[], int], said: str) -> None:
-    """Until every worker says that the database is away; then no call starts any more."""
+def hold_out(workers: Sequence[Started], sandbox: SandboxThread, said: str, seconds: float) -> None:
+    """Until every worker says that the database is away; then no call starts any more, and those under way end."""
     for worker in workers:
         worker.until_said(said)
-    before = worked()
-    time.sleep(2.0)  # what must not happen can't be waited for
-    assert worked() == before, "calls were started while the database was away"
+    before = sandbox.arrived
+    time.sleep(seconds)  # what must not happen can't be waited for
+    assert sandbox.arrived == before, "calls were started while the database was away"
+    assert sandbox.running == 0
 
 
 @pytest.mark.parametrize(
@@ -55,15 +60,14 @@ def test_results_are_kept_and_settled_when_the_database_is_back(
     said: str,
     command: Sequence[str],
 ) -> None:
-    sandbox = make_sandbox("slow=1s")
-    on_own_postgresql.configure({"main": http_route(sandbox, key=False, concurrency=UNDER_WAY)})
-    on_own_postgresql.enqueue(emails(ALL))
+    sandbox = make_sandbox("slow=1500ms")
+    on_own_postgresql.configure({"main": http_route(sandbox, key=False, concurrency=UNDER_WAY)}, worker=PATIENT)
     workers = [on_own_postgresql.worker(command=command) for _ in range(2)]
+    on_own_postgresql.enqueue(emails(ALL))
     until(lambda: sandbox.running == 2 * UNDER_WAY, "the calls of both are under way")
 
     away(own_postgres)
-    hold_out(workers, lambda: sandbox.arrived, said)
-    assert sandbox.running == 0, "the calls under way have ended meanwhile"
+    hold_out(workers, sandbox, said, seconds=2.0)
     own_postgres.bring_back()
     on_own_postgresql.reconnect()
     on_own_postgresql.until_status({"accepted": ALL})
@@ -107,13 +111,13 @@ def test_an_outage_under_the_default_settings(
 ) -> None:
     sandbox = make_sandbox("slow=3s")
     on_own_postgresql.configure({"main": http_route(sandbox, key=False, concurrency=UNDER_WAY)}, worker={})
-    on_own_postgresql.enqueue(emails(3 * UNDER_WAY))
     workers = [on_own_postgresql.worker() for _ in range(2)]
+    on_own_postgresql.enqueue(emails(3 * UNDER_WAY))
     until(lambda: sandbox.running == 2 * UNDER_WAY, "the calls of both are under way")
 
     own_postgres.stop()
-    time.sleep(17.0)  # longer than `dead_after`: each of the two could think that the other is dead
-    assert sandbox.arrived == 2 * UNDER_WAY
+    # Longer than `dead_after`: each of the two could think that the other is dead.
+    hold_out(workers, sandbox, "the database is not available", seconds=16.0)
     own_postgres.bring_back()
     on_own_postgresql.reconnect()
     on_own_postgresql.until_status({"accepted": 3 * UNDER_WAY})

@@ -23,7 +23,7 @@ def test_a_parent_keeps_its_processes_running_and_ends_them_all(
     on_postgresql: Installation, make_sandbox: MakeSandbox
 ) -> None:
     sandbox = make_sandbox("slow=500ms")
-    on_postgresql.configure({"main": http_route(sandbox, concurrency=5)})
+    on_postgresql.configure({"main": http_route(sandbox, concurrency=5)}, worker={**HASTY, "dead_after": "3s"})
     parent = on_postgresql.worker("--processes", "2", at_work=2)
     children = parent.children()
     assert len(children) == 2
