@@ -94,7 +94,7 @@ def _ascii_domain(email: str) -> str:
 
 
 def _as_text(address: Address) -> str:
-    return str(Address(_wire(address), address.name))
+    return str(address if address.email.isascii() else Address(_wire(address), address.name))
 
 
 def _as_object(email: str = "email", name: str = "name") -> Callable[[Address], dict[str, str]]:
