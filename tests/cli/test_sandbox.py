@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -18,9 +18,10 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[SandboxSettings]:
     """The settings that a sandbox would have been run with; it says that it started, and ends at once."""
     seen: list[SandboxSettings] = []
 
-    def run(settings: SandboxSettings, started: Callable[[str, int], None]) -> None:
+    def run(settings: SandboxSettings, started: Callable[[Sequence[str], int], None]) -> None:
         seen.append(settings)
-        started("http://127.0.0.1:8025", 7)
+        smtp = [] if settings.smtp_port is None else [f"smtp://127.0.0.1:{settings.smtp_port}"]
+        started(["http://127.0.0.1:8025", *smtp], 7)
 
     monkeypatch.setattr(sandbox, "run_sandbox", run)
     return seen
@@ -58,6 +59,14 @@ def test_every_option_reaches_the_sandbox(
     }
 
 
+def test_smtp_is_asked_for_and_told(empty_shell: Shell, given: list[SandboxSettings]) -> None:
+    args = ("sandbox", "--smtp-port", "1025", "--smtps-port", "1465", "--certificate", "sandbox.pem")
+
+    assert "SMTP          smtp://127.0.0.1:1025" in empty_shell.run(*args).out
+    assert empty_shell.json(*args)["smtp"] == ["smtp://127.0.0.1:1025"]
+    assert (given[0].smtp_port, given[0].smtps_port, str(given[0].certificate)) == (1025, 1465, "sandbox.pem")
+
+
 def test_the_command_lines_seed_is_taken_before_the_files(empty_shell: Shell, given: list[SandboxSettings]) -> None:
     (empty_shell.folder / "faults.json").write_text('{"faults": [], "seed": 3}')
 
@@ -74,6 +83,8 @@ def test_the_command_lines_seed_is_taken_before_the_files(empty_shell: Shell, gi
         (["--look-up-lag", "5"], "--look-up-lag: '5' is not a duration"),
         (["--api-key", "env:NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
         (["--port", "99999"], "--port"),
+        (["--smtps-port", "0"], "smtps-port: needs a certificate"),
+        (["--port", "0", "--certificate", "missing.pem"], "missing.pem: no PEM file with a certificate and its key"),
         (["--host", "192.0.2.1"], "can't listen on 192.0.2.1"),
     ],
 )
