@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import smtplib
+import ssl
+import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from posthouse.app import SandboxSettings
 from posthouse.cli import sandbox
@@ -65,6 +71,33 @@ def test_smtp_is_asked_for_and_told(empty_shell: Shell, given: list[SandboxSetti
     assert "SMTP          smtp://127.0.0.1:1025" in empty_shell.run(*args).out
     assert empty_shell.json(*args)["smtp"] == ["smtp://127.0.0.1:1025"]
     assert (given[0].smtp_port, given[0].smtps_port, str(given[0].certificate)) == (1025, 1465, "sandbox.pem")
+
+
+def test_a_sandbox_takes_mail_over_smtp_with_tls_and_a_password(empty_shell: Shell) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(empty_shell.folder / "own.pem"))
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    process = empty_shell.start(
+        *("sandbox", "--port", "0", "--smtp-port", "0", "--smtps-port", "0", "--certificate", "own.pem"),
+        *("--api-key", "s3cret", "--fault", "451:at=rcpt,first=1", "--json"),
+    )
+    assert process.stdout is not None
+    started = json.loads(process.stdout.readline())
+    starttls, implicit = (urlsplit(url) for url in started["smtp"])
+    assert (starttls.scheme, implicit.scheme) == ("smtp", "smtps")
+
+    with smtplib.SMTP("127.0.0.1", starttls.port or 0, timeout=10) as client:
+        client.starttls(context=trust)
+        client.login("apikey", "s3cret")
+        with pytest.raises(smtplib.SMTPRecipientsRefused):
+            client.sendmail("shop@shop.example", ["ada@example.com"], "Message-ID: <1@x>\r\n\r\nHi")
+    with smtplib.SMTP_SSL("127.0.0.1", implicit.port or 0, timeout=10, context=trust) as client:
+        client.login("apikey", "s3cret")
+        client.sendmail("shop@shop.example", ["ada@example.com"], "Message-ID: <1@x>\r\n\r\nHi")
+    with urllib.request.urlopen(f"{started['url']}/_sandbox/stats") as answer:  # noqa: S310  # our own sandbox
+        stats = json.load(answer)
+    assert (stats["accepted"], stats["faults"]) == (1, {"451:first=1,at=rcpt": 1})
 
 
 def test_the_command_lines_seed_is_taken_before_the_files(empty_shell: Shell, given: list[SandboxSettings]) -> None:

@@ -65,8 +65,8 @@ async def serving(
         await server.close()
 
 
-async def client_of(server: SmtpServer, timeout_s: float = 5.0) -> smtplib.SMTP:
-    return await asyncio.to_thread(smtplib.SMTP, "127.0.0.1", server.port, "shop.example", timeout_s)
+async def client_of(server: SmtpServer) -> smtplib.SMTP:
+    return await asyncio.to_thread(smtplib.SMTP, "127.0.0.1", server.port, "shop.example", 5.0)
 
 
 async def deliver(server: SmtpServer, *recipients: str, content: bytes | None = None) -> dict[str, Any]:
@@ -103,6 +103,15 @@ class Wire:
             while lines[-1][3:4] == b"-":
                 lines.append(await self.reader.readline())
         return b"".join(lines)
+
+    async def hand_over(self) -> None:
+        """A whole message, up to the final dot; its answer is not read."""
+        await self.reply()
+        await self.say(b"EHLO x\r\n")
+        self.writer.write(b"MAIL FROM:<shop@shop.example>\r\nRCPT TO:<ada@example.com>\r\nDATA\r\n")
+        for _ in range(3):
+            await self.reply()
+        self.writer.write(letter() + b".\r\n")
 
     async def rest(self) -> bytes:
         """Everything until the server closes the connection."""
@@ -242,6 +251,17 @@ async def test_what_is_slipped_in_before_the_handshake_is_not_obeyed(
         assert (await wire.say(b"EHLO x\r\n"))[:3] == b"250"
 
 
+async def test_an_encrypted_connection_ends_without_an_answer_too(
+    server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    async with serving("drop-accepted:at=dot", tls=server_tls) as (bench, server):
+        client = await client_of(server)
+        await asyncio.to_thread(client.starttls, context=client_tls)
+        with pytest.raises(smtplib.SMTPServerDisconnected, match="closed"):
+            await asyncio.to_thread(client.sendmail, SENDER, [ADA], letter())
+        assert len(bench.ledger.acceptances) == 1
+
+
 async def test_a_starttls_that_fails_can_be_seen(server_tls: ssl.SSLContext) -> None:
     async with serving("454:at=starttls", tls=server_tls) as (_, server):
         client = await client_of(server)
@@ -292,9 +312,11 @@ async def test_a_connection_is_reset_after_the_dot(fault: str, accepted: int) ->
 @pytest.mark.parametrize(("fault", "accepted"), [("stall", 0), ("stall-accepted", 1)])
 async def test_silence_after_the_dot_lasts_until_the_client_leaves(fault: str, accepted: int) -> None:
     async with serving(f"{fault}:at=dot,first=1") as (bench, server):
-        client = await client_of(server, timeout_s=0.2)
-        with pytest.raises(smtplib.SMTPServerDisconnected, match="timed out"):
-            await asyncio.to_thread(client.sendmail, SENDER, [ADA], letter())
+        async with wire_to(server) as wire:
+            await wire.hand_over()
+            await soon(lambda: bench.ledger.calls)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(wire.reader.read(1), 0.1)
         assert len(bench.ledger.acceptances) == accepted
         await deliver(server)
         assert bench.ledger.results[CallResult.ACCEPTED] == accepted + 1
@@ -312,12 +334,17 @@ async def test_a_reply_can_be_late_and_holds_up_nobody_else() -> None:
 
 
 async def test_a_late_acceptance_is_dropped_when_the_client_leaves() -> None:
-    async with serving("slow-not-accepted=400ms:at=dot") as (bench, server):
-        client = await client_of(server, timeout_s=0.05)
-        with pytest.raises(smtplib.SMTPServerDisconnected):
-            await asyncio.to_thread(client.sendmail, SENDER, [ADA], letter())
+    async with serving("slow-not-accepted=300ms:at=dot") as (bench, server):
+        async with wire_to(server) as wire:
+            await wire.hand_over()
         await soon(lambda: bench.ledger.results.get(CallResult.ABANDONED))
         assert not bench.ledger.acceptances
+
+
+async def test_a_late_acceptance_counts_when_the_client_waits() -> None:
+    async with serving("slow-not-accepted=50ms:at=dot") as (bench, server):
+        await deliver(server)
+        assert len(bench.ledger.acceptances) == 1
 
 
 async def test_a_reply_can_trickle_in() -> None:
@@ -353,7 +380,7 @@ async def test_a_client_that_waits_gets_the_wrong_reply_first() -> None:
 
 
 async def test_an_idle_connection_is_told_421_and_closed() -> None:
-    async with serving("421:at=idle", idle_s=0.05) as (bench, server):
+    async with serving("421:at=idle", idle_s=0.3) as (bench, server):
         client = await client_of(server)
         await asyncio.to_thread(client.sendmail, SENDER, [ADA], letter())
         await soon(lambda: bench.ledger.results.get(CallResult.NOT_ACCEPTED))

@@ -205,8 +205,10 @@ class Fault:
 
 def _out_of_place(effect: Effect, at: CallKind | None) -> str | None:
     """Why `effect` can't happen at this step."""
-    if effect.action is Action.SWAPPED and at not in STEPS - {CallKind.IDLE}:
-        return "swapped changes the order of a conversation's answers: give the step as well, such as at=rcpt"
+    if effect.action is Action.SWAPPED and at not in STEPS - {CallKind.IDLE, CallKind.STARTTLS}:
+        return (
+            "swapped changes the order of a conversation's answers: give a step with a following one, such as at=rcpt"
+        )
     if effect.retry_after is not None and at in STEPS:
         return f"at={at} has no retry-after"
     if at is CallKind.IDLE and effect.action not in (Action.STATUS, Action.DROP, Action.STALL):

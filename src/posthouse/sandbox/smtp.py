@@ -204,6 +204,8 @@ class _Connection(asyncio.Protocol):
 
     async def _drip(self, output: Output) -> None:
         for place in range(len(output.lines)):
+            if self._gone:
+                return
             await asyncio.sleep(output.delay_s / len(output.lines))
             self._write(output.lines[place : place + 1])
 
