@@ -381,6 +381,16 @@ def test_a_client_that_waits_for_a_swapped_reply_gets_the_following_steps() -> N
     assert code(client.session.content(Piece(letter()), 0.0)) == "250"
 
 
+def test_a_pause_does_not_bring_out_what_is_held_back() -> None:
+    client = talk("swapped:at=dot", "421:at=idle")
+    client.deliver()
+    guess = client.session.held_back()
+    assert guess is not None
+    assert code(guess) == "221"
+    assert client.session.idle(client.bench.now) is None
+    assert client.say("RSET").startswith("250 2.0.0 Ok: queued as")
+
+
 def test_nothing_is_held_back_without_a_fault() -> None:
     client = talk()
     client.deliver()

@@ -53,7 +53,7 @@ class _Handled:
 class _Held:
     """A reply that changes places with the following one."""
 
-    output: Output
+    lines: bytes
     at: CallKind
     follows_a_guess: bool = False  # the client has already been told what the following step's reply would be
 
@@ -141,6 +141,8 @@ class SmtpSession:
 
     def idle(self, now: float) -> Output | None:
         """The client has said nothing for a while, although `is_idle`. None where that has no consequence."""
+        if self._held is not None:  # it waits for the next command
+            return None
         output = self._run(Call(CallKind.IDLE), now, lambda _: _Handled(Output()))
         return None if output == Output() else output
 
@@ -193,7 +195,7 @@ class SmtpSession:
 
     def _hold(self, output: Output, at: CallKind) -> Output:
         waiting = self._in_order(Output())
-        self._held = _Held(Output(output.lines), at)
+        self._held = _Held(output.lines, at)
         return replace(waiting, then=output.then)
 
     def _in_order(self, output: Output) -> Output:
@@ -201,7 +203,7 @@ class SmtpSession:
         if (held := self._held) is None:
             return output
         self._held = None
-        return replace(output, lines=held.output.lines if held.follows_a_guess else output.lines + held.output.lines)
+        return replace(output, lines=held.lines if held.follows_a_guess else output.lines + held.lines)
 
     def _ehlo(self, argument: str, now: float) -> Output:
         def handle(_: bool) -> _Handled:
