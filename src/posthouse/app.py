@@ -6,12 +6,14 @@ What an application doesn't need to enqueue (the worker, the sandbox) is importe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
 import random
 import signal
 import socket
+import ssl
 import sys
 import time
 import uuid
@@ -242,14 +244,21 @@ class SandboxSettings:
     idempotency: bool = True
     look_up: bool = True
     look_up_lag_s: float = 0.0
+    smtp_port: int | None = None  # None: no SMTP; with a certificate, STARTTLS is offered
+    smtps_port: int | None = None  # None: no SMTP that begins with TLS; needs the certificate
+    certificate: Path | None = None  # a PEM file with the chain and its key
 
 
-def run_sandbox(settings: SandboxSettings, started: Callable[[str, int], None]) -> None:
-    """A sandbox until SIGTERM or SIGINT; `started` is told its URL and the seed that replays it. Raises ConfigError."""
+def run_sandbox(settings: SandboxSettings, started: Callable[[Sequence[str], int], None]) -> None:
+    """A sandbox until SIGTERM or SIGINT. Raises ConfigError.
+
+    `started` is told its URLs, HTTP first, and the seed that replays it.
+    """
     from posthouse.sandbox.api import SandboxApi
     from posthouse.sandbox.faults import FaultPlan
     from posthouse.sandbox.http import serve
     from posthouse.sandbox.ledger import Ledger
+    from posthouse.sandbox.smtp import serve_smtp
 
     seed = new_seed() if settings.faults.seed is None else settings.faults.seed
     api = SandboxApi(
@@ -263,13 +272,37 @@ def run_sandbox(settings: SandboxSettings, started: Callable[[str, int], None]) 
         look_up_lag_s=settings.look_up_lag_s,
     )
 
+    if settings.smtps_port is not None and settings.certificate is None:
+        raise ConfigError("smtps-port", "needs a certificate; give one with its key as --certificate FILE")
+    tls = None if settings.certificate is None else _server_tls(settings.certificate)
+
     async def run(stop: asyncio.Event) -> None:
-        server = await serve(api, clock=time.time, host=settings.host, port=settings.port)
-        started(server.url, seed)
-        await stop.wait()
-        await server.close()
+        async with contextlib.AsyncExitStack() as servers:
+            first = await serve(api, clock=time.time, host=settings.host, port=settings.port)
+            servers.push_async_callback(first.close)
+            urls = [first.url]
+            for port, implicit_tls in ((settings.smtp_port, False), (settings.smtps_port, True)):
+                if port is not None:
+                    server = await serve_smtp(
+                        api, clock=time.time, host=settings.host, port=port, tls=tls, implicit_tls=implicit_tls
+                    )
+                    servers.push_async_callback(server.close)
+                    urls.append(server.url)
+            started(urls, seed)
+            await stop.wait()
 
     run_until_signal(run)
+
+
+def _server_tls(certificate: Path) -> ssl.SSLContext:
+    """A server's side of TLS with this certificate. Raises ConfigError."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate)
+    except OSError as error:  # an SSLError is one
+        reason = f"{certificate}: no PEM file with a certificate and its key: {error.strerror or error}"
+        raise ConfigError("certificate", reason) from None
+    return context
 
 
 def retention_limits(config: Config) -> Limits:

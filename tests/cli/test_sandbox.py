@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import smtplib
+import ssl
+import urllib.request
+from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from posthouse.app import SandboxSettings
 from posthouse.cli import sandbox
@@ -18,9 +24,10 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[SandboxSettings]:
     """The settings that a sandbox would have been run with; it says that it started, and ends at once."""
     seen: list[SandboxSettings] = []
 
-    def run(settings: SandboxSettings, started: Callable[[str, int], None]) -> None:
+    def run(settings: SandboxSettings, started: Callable[[Sequence[str], int], None]) -> None:
         seen.append(settings)
-        started("http://127.0.0.1:8025", 7)
+        smtp = [] if settings.smtp_port is None else [f"smtp://127.0.0.1:{settings.smtp_port}"]
+        started(["http://127.0.0.1:8025", *smtp], 7)
 
     monkeypatch.setattr(sandbox, "run_sandbox", run)
     return seen
@@ -58,6 +65,41 @@ def test_every_option_reaches_the_sandbox(
     }
 
 
+def test_smtp_is_asked_for_and_told(empty_shell: Shell, given: list[SandboxSettings]) -> None:
+    args = ("sandbox", "--smtp-port", "1025", "--smtps-port", "1465", "--certificate", "sandbox.pem")
+
+    assert "SMTP          smtp://127.0.0.1:1025" in empty_shell.run(*args).out
+    assert empty_shell.json(*args)["smtp"] == ["smtp://127.0.0.1:1025"]
+    assert (given[0].smtp_port, given[0].smtps_port, str(given[0].certificate)) == (1025, 1465, "sandbox.pem")
+
+
+def test_a_sandbox_takes_mail_over_smtp_with_tls_and_a_password(empty_shell: Shell) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(empty_shell.folder / "own.pem"))
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    process = empty_shell.start(
+        *("sandbox", "--port", "0", "--smtp-port", "0", "--smtps-port", "0", "--certificate", "own.pem"),
+        *("--api-key", "s3cret", "--fault", "451:at=rcpt,first=1", "--json"),
+    )
+    assert process.stdout is not None
+    started = json.loads(process.stdout.readline())
+    starttls, implicit = (urlsplit(url) for url in started["smtp"])
+    assert (starttls.scheme, implicit.scheme) == ("smtp", "smtps")
+
+    with smtplib.SMTP("127.0.0.1", starttls.port or 0, timeout=10) as client:
+        client.starttls(context=trust)
+        client.login("apikey", "s3cret")
+        with pytest.raises(smtplib.SMTPRecipientsRefused):
+            client.sendmail("shop@shop.example", ["ada@example.com"], "Message-ID: <1@x>\r\n\r\nHi")
+    with smtplib.SMTP_SSL("127.0.0.1", implicit.port or 0, timeout=10, context=trust) as client:
+        client.login("apikey", "s3cret")
+        client.sendmail("shop@shop.example", ["ada@example.com"], "Message-ID: <1@x>\r\n\r\nHi")
+    with urllib.request.urlopen(f"{started['url']}/_sandbox/stats") as answer:  # noqa: S310  # our own sandbox
+        stats = json.load(answer)
+    assert (stats["accepted"], stats["faults"]) == (1, {"451:first=1,at=rcpt": 1})
+
+
 def test_the_command_lines_seed_is_taken_before_the_files(empty_shell: Shell, given: list[SandboxSettings]) -> None:
     (empty_shell.folder / "faults.json").write_text('{"faults": [], "seed": 3}')
 
@@ -74,6 +116,8 @@ def test_the_command_lines_seed_is_taken_before_the_files(empty_shell: Shell, gi
         (["--look-up-lag", "5"], "--look-up-lag: '5' is not a duration"),
         (["--api-key", "env:NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
         (["--port", "99999"], "--port"),
+        (["--smtps-port", "0"], "smtps-port: needs a certificate"),
+        (["--port", "0", "--certificate", "missing.pem"], "missing.pem: no PEM file with a certificate and its key"),
         (["--host", "192.0.2.1"], "can't listen on 192.0.2.1"),
     ],
 )

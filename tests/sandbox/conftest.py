@@ -14,6 +14,9 @@ from posthouse.sandbox.fault_text import parse_fault
 from posthouse.sandbox.faults import FaultPlan
 from posthouse.sandbox.ledger import Ledger
 from posthouse.sandbox.replies import Reply
+from posthouse.sandbox.smtp_framing import Piece
+from posthouse.sandbox.smtp_replies import Output
+from posthouse.sandbox.smtp_session import SmtpSession
 
 START = 1_800_000_000.0
 
@@ -65,3 +68,46 @@ def make_bench(*faults: str, seed: int = 1, kept_max: int | None = None, **setti
 def bench() -> Bench:
     """A provider without a fault."""
     return make_bench()
+
+
+def letter(*, subject: str = "Hello", message_id: str = "order-1@shop.example", text: str = "Hi") -> bytes:
+    """A message as it goes over the wire, without the final dot."""
+    head = f"From: shop@shop.example\r\nTo: ada@example.com\r\nSubject: {subject}\r\nMessage-ID: <{message_id}>\r\n"
+    return f"{head}\r\n{text}\r\n".encode()
+
+
+class Talk:
+    """An SMTP client without a network, which remembers the output of each step."""
+
+    def __init__(self, bench: Bench, **settings: bool) -> None:
+        self.bench = bench
+        self.session = SmtpSession(bench.api, **settings)
+        self.banner = self.session.open(bench.now)
+
+    def line(self, text: str) -> Output:
+        output = self.session.line(Piece(text.encode()), self.bench.now)
+        self.session.finish(output, self.bench.now)
+        return output
+
+    def say(self, *lines: str) -> str:
+        """The reply to the last of these commands."""
+        return [self.line(line) for line in lines][-1].lines.decode()
+
+    def begin(self, *recipients: str, sender: str = "shop@shop.example") -> None:
+        """Everything before DATA; every step of it has to work."""
+        recipients = recipients or ("ada@example.com",)
+        lines = ["EHLO shop", f"MAIL FROM:<{sender}>", *(f"RCPT TO:<{recipient}>" for recipient in recipients)]
+        for line in lines:
+            assert self.say(line).startswith("250")
+
+    def send(self, content: bytes | None = None) -> Output:
+        """DATA and a message, its outcome not yet finished."""
+        assert self.say("DATA").startswith("354")
+        return self.session.content(Piece(letter() if content is None else content), self.bench.now)
+
+    def deliver(self, *recipients: str, content: bytes | None = None) -> Output:
+        """A whole message; the output after the final dot."""
+        self.begin(*recipients)
+        output = self.send(content)
+        self.session.finish(output, self.bench.now)
+        return output

@@ -303,3 +303,8 @@ def test_a_run_is_replayed_from_its_seed() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     assert run(seed) == run(seed)
+
+
+def test_an_error_answer_says_what_it_is_told_to() -> None:
+    reply = make_bench("503:text=Down for the night").send()
+    assert json.loads(reply.body)["message"] == "Down for the night"

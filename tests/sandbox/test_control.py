@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from posthouse.sandbox.http import serve
-from tests.sandbox.conftest import START, Bench, make_bench, message
+from tests.sandbox.conftest import START, Bench, Talk, make_bench, message
 
 
 class Control:
@@ -47,6 +47,26 @@ async def test_the_ledger_comes_in_pages(bench: Bench, control: Control) -> None
     assert shown["body"]["text"] == "Hi"
     assert shown["message_id"] == bench.ledger.acceptances[3].message_id
     assert shown["content_hash"] == bench.ledger.acceptances[3].content_hash
+
+
+async def test_a_message_that_came_over_smtp_is_told_like_any_other(bench: Bench, control: Control) -> None:
+    Talk(bench).deliver("ada@example.com")
+    _, page = await control("GET", "ledger?key=order-1")
+    [shown] = page["acceptances"]
+    assert (shown["recipients"], shown["subject"]) == (["ada@example.com"], "Hello")
+    assert shown["envelope_sender"] == "shop@shop.example"
+    assert shown["body"]["text"] == "Hi\r\n"
+    assert (await control("GET", "stats"))[1]["calls"] == {"accepted": 1}
+
+
+async def test_faults_of_smtp_are_put_in_force_and_counted(bench: Bench, control: Control) -> None:
+    await control("PUT", "faults", json={"faults": ["451:at=rcpt,to=ada@example.com,first=2"]})
+    client = Talk(bench)
+    said = client.say("EHLO x", "MAIL FROM:<a@b.example>", "RCPT TO:<ada@example.com>")
+    assert said.startswith("451")
+    stats = (await control("GET", "stats"))[1]
+    assert stats["faults"] == {"451:to=ada@example.com,first=2,at=rcpt": 1}
+    assert (await control("GET", "calls"))[1]["calls"][0]["kind"] == "rcpt"
 
 
 async def test_the_ledger_is_asked_by_key_and_by_recipient(bench: Bench, control: Control) -> None:

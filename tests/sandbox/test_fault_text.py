@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from posthouse.errors import ConfigError
@@ -20,6 +20,8 @@ from posthouse.sandbox.fault_text import (
 )
 from posthouse.sandbox.faults import (
     MAGIC_RECIPIENTS,
+    MAGIC_RECIPIENTS_IN_STEPS,
+    STEPS,
     TIMED,
     WORDED,
     Action,
@@ -57,6 +59,17 @@ DOCS = Path(__file__).parents[2] / "docs" / "sandbox.md"
         ("html=502:at=any", Fault(Effect(Action.HTML, status=502), Target(at=None))),
         ("html-not-accepted", Fault(Effect(Action.HTML, accepted=False))),
         ("malformed", Fault(Effect(Action.MALFORMED, accepted=True))),
+        (
+            "451:at=rcpt,to=ada@example.com,first=2",
+            Fault(Effect(Action.STATUS, status=451), Target(to="ada@example.com", first=2, at=CallKind.RCPT)),
+        ),
+        ("stall-accepted:at=dot", Fault(Effect(Action.STALL, True), Target(at=CallKind.DOT))),
+        ("421:at=idle", Fault(Effect(Action.STATUS, status=421), Target(at=CallKind.IDLE))),
+        ("swapped:at=mail", Fault(Effect(Action.SWAPPED, True), Target(at=CallKind.MAIL))),
+        (
+            "452:at=rcpt,text=4.5.3 Too many recipients",
+            Fault(Effect(Action.STATUS, status=452, text="4.5.3 Too many recipients"), Target(at=CallKind.RCPT)),
+        ),
         ("stall:at=look-up,off", Fault(Effect(Action.STALL), Target(at=CallKind.LOOK_UP), on=False)),
     ],
 )
@@ -70,12 +83,14 @@ def effects(draw: st.DrawFn) -> Effect:
     action = draw(st.sampled_from(Action))
     status = draw(st.integers(300 if action is Action.STATUS else 200, 599)) if action in WORDED else 200
     retry_after = st.builds(RetryAfter, st.integers(0, 10_000), st.booleans())
+    texts = st.from_regex(r"[1-5]\.[0-9]\.[0-9] [A-Za-z=:é.]+", fullmatch=True)
     return Effect(
         action,
         draw(st.sampled_from(acceptance_choices(action, status))),
         status,
         draw(st.floats(0.001, 1e6)) if action in TIMED else 0.0,
         draw(st.none() | retry_after) if action is Action.STATUS else None,
+        draw(st.just("") | texts) if action is Action.STATUS else "",
     )
 
 
@@ -102,7 +117,10 @@ def any_fault(draw: st.DrawFn) -> Fault:
         from_s=from_s,
         until_s=until_s,
     )
-    return Fault(effect, target, on)
+    try:
+        return Fault(effect, target, on)
+    except ValueError:  # not every effect can happen at every step
+        reject()
 
 
 @given(any_fault())
@@ -134,7 +152,19 @@ def test_every_fault_is_read_back_from_its_text(fault: Fault) -> None:
         ("503:first=-1", "'-1' is not a whole number"),
         ("503:per=key", "give first as well"),
         ("503:first=1,per=day", "there are: recipient, key, all"),
-        ("503:at=reading", "there are: send, look-up, health, any"),
+        (
+            "503:at=reading",
+            "there are: send, look-up, health, banner, ehlo, starttls, auth, mail, rcpt, data, dot, idle, any",
+        ),
+        ("swapped", "give a step with a following one, such as at=rcpt"),
+        ("swapped:at=any", "give a step"),
+        ("swapped:at=idle", "give a step"),
+        ("swapped:at=starttls", "give a step"),
+        ("drip=3s:at=idle", "drip is an answer, and at=idle nobody has asked"),
+        ("451:at=rcpt,retry-after=3", "at=rcpt has no retry-after"),
+        ("drop-accepted:at=rcpt", "no message is accepted at=rcpt; at=dot is where it is"),
+        ("drop:text=gone", "text goes with an error status"),
+        ("452:text= 4.5.3", "without spaces around it"),
         ("503:from=5m,until=60s", "until must be later than from"),
         ("429:retry-after=soon", "date+30"),
         ("slow=8s:retry-after=3", "retry-after goes with an error status"),
@@ -210,7 +240,25 @@ def test_every_option_is_documented_with_an_example() -> None:
     assert names | {"retry-after"} == set(OPTIONS)
 
 
+def test_every_step_is_documented() -> None:
+    assert re.findall(r"^\| `([a-z]+)` \|", documented("Faults over SMTP"), re.MULTILINE) == [
+        kind.value for kind in CallKind if kind in STEPS
+    ]
+
+
+def test_every_example_in_the_docs_is_a_fault() -> None:
+    examples = re.findall(r"^\| .* \| `([^`]+)` \|$", documented("Faults over SMTP"), re.MULTILINE)
+    assert len(examples) >= 5
+    assert all(fault_text(parse_fault(example)) for example in examples)
+
+
 def test_every_magic_recipient_is_documented_with_its_fault() -> None:
     section = documented("Magic recipients")
     rows = re.findall(r"^\| `([^`@]+)@` \| `([^`]+)`", section, re.MULTILINE)
     assert {name: parse_fault(text) for name, text in rows} == dict(MAGIC_RECIPIENTS)
+
+
+def test_every_magic_recipient_is_documented_with_its_fault_over_smtp() -> None:
+    section = documented("Magic recipients")
+    rows = re.findall(r"^\| `([^`@]+)@` \| `[^`]+` \| `([^`]+)`", section, re.MULTILINE)
+    assert {name: parse_fault(text) for name, text in rows} == dict(MAGIC_RECIPIENTS_IN_STEPS)

@@ -210,8 +210,9 @@ async def test_refused_connections_are_really_refused_and_the_port_opens_again()
         assert (await post(client))[0] == 200  # leaves an open connection in the client's pool
         bench.api.set_faults(FaultPlan([parse_fault("refuse:until=1m")]), bench.now)
         await soon(lambda: _refused(server.url))
-        with pytest.raises(aiohttp.ClientConnectorError) as caught:
-            await post(client)
+        async with aiohttp.ClientSession(server.url) as newcomer:
+            with pytest.raises(aiohttp.ClientConnectorError) as caught:
+                await post(newcomer)
         assert isinstance(caught.value.os_error, ConnectionRefusedError)
         bench.now += 60
         await soon(lambda: not _refused(server.url))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from email.message import EmailMessage
+from email.policy import SMTP
 from html.parser import HTMLParser
 
 import aiohttp
 import pytest
 
 from posthouse.sandbox.http import serve
-from tests.sandbox.conftest import Bench, make_bench, message
+from tests.sandbox.conftest import Bench, Talk, make_bench, message
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -49,6 +51,38 @@ async def page_at(client: aiohttp.ClientSession, path: str) -> tuple[Elements, s
 
 def path_of_newest(bench: Bench) -> str:
     return f"/messages/{bench.ledger.acceptances[-1].message_id}"
+
+
+async def test_a_message_that_came_over_smtp_is_shown_with_its_source(
+    bench: Bench, client: aiohttp.ClientSession
+) -> None:
+    mail = EmailMessage(policy=SMTP)
+    mail["From"], mail["Subject"] = "Shop <shop@shop.example>", f"Grüße {SCRIPT}"
+    mail.set_content("Thank you, Ada")
+    mail.add_alternative(f"<p>Thank you</p>{SCRIPT}", subtype="html")
+    mail.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="bill.pdf")
+    Talk(bench).deliver("ada@example.com", content=mail.as_bytes())
+
+    page, _ = await page_at(client, path_of_newest(bench))
+
+    for shown in ("Grüße", "Thank you, Ada", "ada@example.com", "Shop <shop@shop.example>", "bill.pdf", "4 octets"):
+        assert shown in page.text
+    assert not page.named("script")
+    assert f"{path_of_newest(bench)}/source" in [link["href"] for link in page.named("a")]
+    html, policy = await page_at(client, f"{path_of_newest(bench)}/html")
+    assert "Thank you" in html.text
+    assert policy.startswith("sandbox; default-src 'none'")
+    async with client.get(f"{path_of_newest(bench)}/source") as answer:
+        assert (answer.content_type, answer.headers["X-Content-Type-Options"]) == ("text/plain", "nosniff")
+        assert await answer.read() == mail.as_bytes()
+
+
+async def test_a_message_that_came_over_http_has_no_source(bench: Bench, client: aiohttp.ClientSession) -> None:
+    bench.send()
+    page, _ = await page_at(client, path_of_newest(bench))
+    assert "Source" not in page.text
+    async with client.get(f"{path_of_newest(bench)}/source") as answer:
+        assert answer.status == 404
 
 
 async def test_an_empty_catcher_says_so(client: aiohttp.ClientSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -36,7 +37,18 @@ def sandbox(
     look_up: Annotated[bool, typer.Option("--look-up/--no-look-up", help="Answer look-ups.")] = True,
     look_up_lag: Annotated[str, typer.Option(help="So long look-ups lie behind.", metavar="DURATION")] = "0s",
     api_key: Annotated[
-        str | None, typer.Option(help="The bearer token that calls must carry: env:NAME, file:PATH or itself.")
+        str | None,
+        typer.Option(help="The bearer token or SMTP password that callers must have: env:NAME, file:PATH or itself."),
+    ] = None,
+    smtp_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Take mail over SMTP too, on this port; 0 for any free one.")
+    ] = None,
+    smtps_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The same with TLS from the beginning. Needs a certificate.")
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="A PEM file with a certificate and its key, for STARTTLS and TLS.", metavar="FILE"),
     ] = None,
 ) -> None:
     """Run an email provider that sends nothing, and fails on request.
@@ -52,8 +64,11 @@ def sandbox(
         idempotency=idempotency,
         look_up=look_up,
         look_up_lag_s=duration_option(look_up_lag, "--look-up-lag"),
+        smtp_port=smtp_port,
+        smtps_port=smtps_port,
+        certificate=certificate,
     )
-    run_sandbox(settings, lambda url, drawn: call.output.show(_started(url, drawn, settings), one_line=True))
+    run_sandbox(settings, lambda urls, drawn: call.output.show(_started(urls, drawn, settings), one_line=True))
 
 
 def _faults(texts: list[str], file: Path | None, seed: int | None) -> FaultSettings:
@@ -62,9 +77,11 @@ def _faults(texts: list[str], file: Path | None, seed: int | None) -> FaultSetti
     return FaultSettings((*map(parse_fault, texts), *read.faults), read.seed if seed is None else seed)
 
 
-def _started(url: str, seed: int, settings: SandboxSettings) -> Answer:
+def _started(urls: Sequence[str], seed: int, settings: SandboxSettings) -> Answer:
+    url, *smtp = urls
     faults = [fault_text(fault) for fault in settings.faults.faults]
     lines: list[Line] = [f"Sandbox at {url}, seed {seed}. Ctrl-C ends it."]
     lines += [f"  mail caught   {url}/", f"  email API     {url}{SEND_PATH}", f"  truth         {url}/_sandbox/stats"]
+    lines += [f"  SMTP          {one}" for one in smtp]
     lines += [f"  fault         {text}" for text in faults] or ["  no faults     try --fault 503:share=0.2"]
-    return Answer({"url": url, "seed": seed, "faults": faults}, lines)
+    return Answer({"url": url, **({"smtp": smtp} if smtp else {}), "seed": seed, "faults": faults}, lines)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote
 
-from posthouse.sandbox.faults import Action, Call, CallKind, Chance, FaultPlan
+from posthouse.sandbox.faults import Action, Call, CallKind, Chance, Fault, FaultPlan
 from posthouse.sandbox.keys import KeyMemory, KeyState
 from posthouse.sandbox.ledger import Acceptance, CallRecord, CallResult, Ledger
 from posthouse.sandbox.replies import Answer, Reply, error_answer, fault_reply, json_answer, plain_reply
@@ -75,6 +75,7 @@ class SandboxApi:
         self._faults = faults
         self._faults_since = started_at
         self._chance = chance
+        self.api_key: Final = api_key
         self._authorization = None if api_key is None else f"Bearer {api_key}".encode()
         self._idempotency = idempotency
         self._look_up_on = look_up
@@ -96,6 +97,15 @@ class SandboxApi:
     def refuses(self, now: float) -> bool:
         """Whether no connection is to be taken at this moment."""
         return self._faults.refusal(self.elapsed_s(now)) is not None
+
+    def draw(self, call: Call, now: float) -> Fault | None:
+        """The fault that hits `call`, counted."""
+        return self._faults.draw(call, self.elapsed_s(now), self._chance)
+
+    def new_message_id(self) -> str:
+        """What the provider calls the message that it is about to accept."""
+        self._ids_given += 1
+        return f"{self._id_prefix}-{self._ids_given}"
 
     def set_faults(self, faults: FaultPlan, now: float, seed: int | None = None) -> None:
         """Another plan, whose schedule and counters begin now; with a `seed`, its chance as well."""
@@ -150,7 +160,7 @@ class SandboxApi:
 
     def _run(self, call: Call, now: float, handle: Callable[[bool], _Handled]) -> Exchange:
         """Draws the fault, lets the provider do its part where the call gets so far, and shapes the reply."""
-        fault = self._faults.draw(call, self.elapsed_s(now), self._chance)
+        fault = self.draw(call, now)
         effect = fault.effect if fault is not None else None
         if effect is not None and not effect.reaches_provider:
             self.ledger.record_call(CallRecord(now, call.kind, CallResult.NOT_ACCEPTED, call.key, fault))
@@ -200,9 +210,8 @@ class SandboxApi:
         return hmac.compare_digest(given, self._authorization)
 
     def _acceptance(self, submission: Submission, key: str | None, now: float) -> Acceptance:
-        self._ids_given += 1
         return Acceptance(
-            message_id=f"{self._id_prefix}-{self._ids_given}",
+            message_id=self.new_message_id(),
             key=key,
             at=now,
             recipients=submission.recipients,

@@ -13,6 +13,7 @@ from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.fault_text import FaultSettings, fault_text, parse_fault_settings
 from posthouse.sandbox.faults import Action, Fault, FaultPlan
 from posthouse.sandbox.ledger import Acceptance, CallRecord, Ledger
+from posthouse.sandbox.received import shown_body
 
 PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1000
@@ -138,7 +139,8 @@ def _acceptance_shown(acceptance: Acceptance) -> dict[str, Any]:
         "recipients": acceptance.recipients,
         "subject": acceptance.subject,
         "content_hash": acceptance.content_hash,
-        "body": acceptance.body,
+        "envelope_sender": acceptance.envelope_sender,
+        "body": shown_body(acceptance),
     }
 
 

@@ -45,7 +45,7 @@ def parse_fault(text: str) -> Fault:
     try:
         head, _, tail = text.strip().partition(":")
         options = _options(tail) if tail or ":" in text else {}
-        effect = _effect(head.strip(), options.pop("retry-after", None))
+        effect = _effect(head.strip(), options.pop("retry-after", None), options.pop("text", ""))
         on = options.pop("off", True)
         return Fault(effect, Target(**options), on=on)
     except ValueError as error:
@@ -55,6 +55,8 @@ def parse_fault(text: str) -> Fault:
 def fault_text(fault: Fault) -> str:
     """The shortest text that `parse_fault` reads as `fault`."""
     options = [*_target_texts(fault.target), *_retry_after_text(fault.effect.retry_after)]
+    if fault.effect.text:
+        options.append(f"text={fault.effect.text}")
     if not fault.on:
         options.append("off")
     return ":".join(filter(None, [_effect_text(fault.effect), ",".join(options)]))
@@ -90,7 +92,7 @@ def _within(place: str, name: str) -> str:
     return f"{place}: {name}" if place else name
 
 
-def _effect(head: str, retry_after: RetryAfter | None) -> Effect:
+def _effect(head: str, retry_after: RetryAfter | None, text: str) -> Effect:
     name, equals, argument = head.partition("=")
     name, accepted = _without_suffix(name)
     action = Action.STATUS if name.isdecimal() else _action(name)
@@ -103,7 +105,7 @@ def _effect(head: str, retry_after: RetryAfter | None) -> Effect:
         raise ValueError(f"{name} takes no value after '='")
     if accepted is None:
         accepted = acceptance_choices(action, status)[0]
-    return Effect(action, accepted, status, delay_s, retry_after)
+    return Effect(action, accepted, status, delay_s, retry_after, text)
 
 
 def _without_suffix(name: str) -> tuple[str, bool | None]:
@@ -121,7 +123,7 @@ def _action(name: str) -> Action:
 
 
 def _options(tail: str) -> dict[str, Any]:
-    """Keyword arguments of Target, and `retry-after` and `off`."""
+    """Keyword arguments of Target, and `retry-after`, `text` and `off`."""
     found: dict[str, Any] = {}
     for option in tail.split(","):
         name, equals, value = option.strip().partition("=")
@@ -180,9 +182,13 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "from": ("from_s", parse_duration),
     "until": ("until_s", parse_duration),
     "retry-after": ("retry-after", _retry_after),
+    "text": ("text", str),
     "off": ("off", lambda _: False),
 }
-"""How each option is written: the field of Target it fills (`retry-after` and `off` stand apart), and its reader."""
+"""How each option is written: the field of Target it fills, and its reader.
+
+`retry-after`, `text` and `off` stand apart.
+"""
 
 
 def _possible(word: str, words: Iterable[str]) -> str:

@@ -36,6 +36,7 @@ class Action(StrEnum):
     DROP = "drop"  # the request is read, then the connection is reset
     STALL = "stall"  # the request is read, and nothing follows until the caller gives up
     REFUSE = "refuse"  # no connection is taken at all
+    SWAPPED = "swapped"  # the right answer, after the one to the following step
 
 
 TIMED: Final = frozenset({Action.SLOW, Action.DRIP})
@@ -54,6 +55,7 @@ def acceptance_choices(action: Action, status: int) -> tuple[bool, ...]:
     return {
         Action.SLOW: (True, False),
         Action.DRIP: (True,),
+        Action.SWAPPED: (True,),
         Action.DROP: (False, True),
         Action.STALL: (False, True),
     }.get(action, (False,))
@@ -76,6 +78,7 @@ class Effect:
     status: int = 200  # of the WORDED actions
     delay_s: float = 0.0  # of the TIMED actions
     retry_after: RetryAfter | None = None
+    text: str = ""  # what an error answer says; "" for words of the sandbox's own
 
     def __post_init__(self) -> None:
         lowest = 300 if self.action is Action.STATUS else 200
@@ -88,6 +91,10 @@ class Effect:
             raise ValueError(f"{word} always means {'not ' if self.accepted else ''}accepted")
         if self.retry_after is not None and self.action is not Action.STATUS:
             raise ValueError("retry-after goes with an error status, such as 429:retry-after=30")
+        if self.text and self.action is not Action.STATUS:
+            raise ValueError("text goes with an error status, such as 452:at=rcpt,text=4.5.3 Too many recipients")
+        if not self.text.isprintable() or self.text != self.text.strip() or "," in self.text:
+            raise ValueError("text must be on one line, without a comma and without spaces around it")
 
     @property
     def reaches_provider(self) -> bool:
@@ -96,11 +103,24 @@ class Effect:
 
 
 class CallKind(StrEnum):
-    """What a call asks the provider for."""
+    """What a call asks the provider for, or which step of a conversation it is."""
 
     SEND = "send"
     LOOK_UP = "look-up"
     HEALTH = "health"
+    BANNER = "banner"  # a connection is greeted
+    EHLO = "ehlo"  # the client says who it is
+    STARTTLS = "starttls"  # the client asks for encryption
+    AUTH = "auth"  # the client says its password
+    MAIL = "mail"  # a message begins: its sender
+    RCPT = "rcpt"  # one recipient
+    DATA = "data"  # the client asks whether to send the content
+    DOT = "dot"  # the content is complete: the message is handed over
+    IDLE = "idle"  # nothing has been asked for a while
+
+
+STEPS: Final = frozenset(CallKind) - {CallKind.SEND, CallKind.LOOK_UP, CallKind.HEALTH}
+"""The steps of a conversation, in which one connection carries message after message."""
 
 
 class Per(StrEnum):
@@ -179,6 +199,24 @@ class Fault:
         window = Target(from_s=self.target.from_s, until_s=self.target.until_s)
         if self.effect.action is Action.REFUSE and self.target != window:
             raise ValueError("refuse hits every connection; it takes only from, until and off")
+        if (reason := _out_of_place(self.effect, self.target.at)) is not None:
+            raise ValueError(reason)
+
+
+def _out_of_place(effect: Effect, at: CallKind | None) -> str | None:
+    """Why `effect` can't happen at this step."""
+    if effect.action is Action.SWAPPED and at not in STEPS - {CallKind.IDLE, CallKind.STARTTLS}:
+        return (
+            "swapped changes the order of a conversation's answers: give a step with a following one, such as at=rcpt"
+        )
+    if effect.retry_after is not None and at in STEPS:
+        return f"at={at} has no retry-after"
+    if at is CallKind.IDLE and effect.action not in (Action.STATUS, Action.DROP, Action.STALL):
+        return f"{effect.action} is an answer, and at=idle nobody has asked; a status, drop and stall can happen there"
+    silent = effect.action in (Action.STATUS, Action.DROP, Action.STALL)
+    if silent and effect.accepted and at in STEPS - {CallKind.DOT}:
+        return f"no message is accepted at={at}; at=dot is where it is"
+    return None
 
 
 def _once(effect: Effect, times: int = 1) -> Fault:
@@ -199,6 +237,26 @@ MAGIC_RECIPIENTS: Final[Mapping[str, Fault]] = MappingProxyType(
     }
 )
 """Faults that a recipient's local part asks for, at any domain and with any `+tag`."""
+
+
+def _step_once(effect: Effect, at: CallKind, times: int = 1) -> Fault:
+    return Fault(effect, Target(first=times, per=Per.KEY, at=at))
+
+
+MAGIC_RECIPIENTS_IN_STEPS: Final[Mapping[str, Fault]] = MappingProxyType(
+    {
+        "rejected": Fault(Effect(Action.STATUS, status=550), Target(at=CallKind.RCPT)),
+        "throttled": _step_once(Effect(Action.STATUS, status=450, text="4.7.1 Too fast"), CallKind.RCPT),
+        "twice-503": _step_once(Effect(Action.STATUS, status=451), CallKind.RCPT, times=2),
+        "unavailable": Fault(Effect(Action.STATUS, status=451), Target(at=CallKind.RCPT)),
+        "slow": Fault(Effect(Action.SLOW, accepted=True, delay_s=3.0), Target(at=CallKind.DOT)),
+        "unknown": _step_once(Effect(Action.DROP, accepted=True), CallKind.DOT),
+        "lost": _step_once(Effect(Action.DROP), CallKind.DOT),
+        "stalled": _step_once(Effect(Action.STALL, accepted=True), CallKind.DOT),
+        "garbled": Fault(Effect(Action.MALFORMED, accepted=True), Target(at=CallKind.DOT)),
+    }
+)
+"""The same where a message is handed over step by step."""
 
 
 class FaultPlan:
@@ -224,7 +282,7 @@ class FaultPlan:
         dice = chance.random() if self._uses_chance else 0.0
         if (refusal := self.refusal(elapsed_s)) is not None:
             return refusal
-        if call.kind is CallKind.SEND and (magic := self._draw_magic(call)) is not None:
+        if call.recipients and (magic := self._draw_magic(call)) is not None:
             return magic
         for place, fault in self._active:
             if not fault.target.concerns(call, elapsed_s) or self._used_up(place, fault, call):
@@ -236,10 +294,11 @@ class FaultPlan:
         return None
 
     def _draw_magic(self, call: Call) -> Fault | None:
+        magic = MAGIC_RECIPIENTS_IN_STEPS if call.kind in STEPS else MAGIC_RECIPIENTS
         for recipient in call.recipients:
             name = recipient.partition("@")[0].partition("+")[0]
-            fault = MAGIC_RECIPIENTS.get(name)
-            if fault is not None and not self._used_up(name, fault, call):
+            fault = magic.get(name)
+            if fault is not None and fault.target.at is call.kind and not self._used_up(name, fault, call):
                 self._count(name, fault, call)
                 return fault
         return None

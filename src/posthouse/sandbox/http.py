@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import struct
-from collections.abc import Callable, Set
 from typing import Final, cast
 
 from aiohttp import web
@@ -17,24 +14,19 @@ from aiohttp import web
 from posthouse.errors import ConfigError
 from posthouse.sandbox.api import Exchange, SandboxApi
 from posthouse.sandbox.control import control_routes
+from posthouse.sandbox.gate import Clock, Gate, abort_with_reset, follow_schedule
 from posthouse.sandbox.pages import page_routes
 from posthouse.sandbox.replies import Reply, ReplyKind
 
-Clock = Callable[[], float]
-"""Seconds since 1970."""
-
 REQUEST_BYTES_MAX: Final = 32 * 1024 * 1024
-GATE_CHECK_S: Final = 0.05
-"""How late a window of refused connections may begin and end."""
 
 _DRIPS_MAX: Final = 50
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER, on for 0 s: close sends RST
 
 
 class SandboxServer:
     """A sandbox that listens. Close it when done."""
 
-    def __init__(self, runner: web.AppRunner, gate: Gate, watch: asyncio.Task[None]) -> None:
+    def __init__(self, runner: web.AppRunner, gate: Gate[web.RequestHandler], watch: asyncio.Task[None]) -> None:
         self._runner = runner
         self._gate = gate
         self._watch = watch
@@ -42,8 +34,7 @@ class SandboxServer:
     @property
     def url(self) -> str:
         """Where it listens, such as `http://127.0.0.1:8025`."""
-        host = f"[{self._gate.host}]" if ":" in self._gate.host else self._gate.host
-        return f"http://{host}:{self._gate.port}"
+        return f"http://{self._gate.place}"
 
     async def close(self) -> None:
         """Stops listening and cuts every connection, as a provider that goes away."""
@@ -70,86 +61,11 @@ async def serve(api: SandboxApi, *, clock: Clock, host: str = "127.0.0.1", port:
     await runner.setup()
     gate = Gate(cast(web.Server, runner.server), busy, host, port)  # `setup` has made the server
     try:
-        await gate.open()
-    except OSError as error:
+        await gate.begin(api, clock)
+    except ConfigError:
         await runner.cleanup()
-        raise ConfigError("port", f"can't listen on {host}:{port}: {error.strerror or error}") from None
-    if api.refuses(clock()):
-        gate.shut()
-    return SandboxServer(runner, gate, asyncio.create_task(_follow_schedule(api, clock, gate)))
-
-
-async def _follow_schedule(api: SandboxApi, clock: Clock, gate: Gate) -> None:
-    while True:
-        await asyncio.sleep(GATE_CHECK_S)
-        if api.refuses(clock()):
-            gate.shut()
-        else:
-            # Somebody else may have taken the port for a moment: the next check tries again.
-            with contextlib.suppress(OSError):
-                await gate.open()
-
-
-class Gate:
-    """The listening socket, which really closes while connections are refused, and reopens on the same port.
-
-    `busy` are the connections with a call under way.
-    """
-
-    def __init__(self, protocols: web.Server, busy: Set[web.RequestHandler], host: str, port: int) -> None:
-        self._protocols = protocols
-        self._busy = busy
-        self._server: asyncio.Server | None = None
-        self._placeholder: socket.socket | None = None
-        self.host = host
-        self.port = port
-
-    @property
-    def connections(self) -> list[web.RequestHandler]:
-        """The connections that are open."""
-        return list(self._protocols.connections)
-
-    async def open(self) -> None:
-        """Listens, unless it does already. Raises OSError."""
-        if self._server is not None:
-            return
-        self._let_go()
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._protocols, self.host, self.port, reuse_address=True, backlog=1024)
-        self.host, self.port = self._server.sockets[0].getsockname()[:2]
-
-    def shut(self) -> None:
-        """Refuses connections from now on; idle ones are closed, busy ones when their call is answered."""
-        if self._server is None:
-            return
-        family = self._server.sockets[0].family
-        self._server.close()
-        self._server = None
-        self._hold(family)
-        for connection in self.connections:
-            if connection in self._busy:
-                connection.close()
-            elif connection.transport is not None:
-                connection.transport.close()
-
-    def close(self) -> None:
-        """Stops for good."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        self._let_go()
-
-    def _hold(self, family: int) -> None:
-        """Keeps the port from being given to others: a socket that is bound and doesn't listen refuses connections."""
-        self._placeholder = socket.socket(family, socket.SOCK_STREAM)
-        self._placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):  # taken in this very moment: reopening will tell
-            self._placeholder.bind((self.host, self.port))
-
-    def _let_go(self) -> None:
-        if self._placeholder is not None:
-            self._placeholder.close()
-            self._placeholder = None
+        raise
+    return SandboxServer(runner, gate, asyncio.create_task(follow_schedule(api, clock, gate)))
 
 
 class _Shell:
@@ -233,6 +149,5 @@ def _reset(request: web.Request) -> web.StreamResponse:
     """Ends the connection with RST, so that nothing at all arrives. What is returned goes nowhere."""
     transport = request.transport
     if transport is not None:
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        transport.abort()
+        abort_with_reset(transport)
     return web.Response()

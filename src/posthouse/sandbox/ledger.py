@@ -25,6 +25,7 @@ class CallResult(StrEnum):
     FOUND = "found"  # a look-up had an answer
     MISSING = "missing"  # a look-up had none
     HEALTHY = "healthy"  # a health call was answered
+    PASSED = "passed"  # a step of a conversation went on, with a fault that let it
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,14 @@ class Acceptance:
     """One message taken. More than one under the same key are duplicates."""
 
     message_id: str
-    key: str | None  # the idempotency key, else the send's id in the metadata
+    key: str | None  # the idempotency key, else the send's id in the metadata or in the message's headers
     at: float  # seconds since 1970
     recipients: tuple[str, ...]  # bare addresses, casefolded, in the order to, cc, bcc
     subject: str
     content_hash: str  # of the request's bytes
-    body: Mapping[str, Any] | None  # the decoded request; None once it is no longer kept
+    body: Mapping[str, Any] | None  # the decoded request; None where there was none or it is no longer kept
+    raw: bytes | None = None  # the message as it came over SMTP; None where it didn't or it is no longer kept
+    envelope_sender: str | None = None  # over SMTP; "" is the null sender
 
 
 class Ledger:
@@ -86,7 +89,7 @@ class Ledger:
             self._by_recipient.setdefault(recipient, []).append(place)
         if self._kept_max is not None and place >= self._kept_max:
             stale = place - self._kept_max
-            self._acceptances[stale] = replace(self._acceptances[stale], body=None)
+            self._acceptances[stale] = replace(self._acceptances[stale], body=None, raw=None)
 
     def record_call(self, record: CallRecord) -> None:
         """Enters a call whose result is known."""

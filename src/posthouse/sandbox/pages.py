@@ -15,6 +15,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 
 from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.ledger import Acceptance
+from posthouse.sandbox.received import shown_body
 
 MESSAGES_A_PAGE: Final = 50
 
@@ -94,16 +95,19 @@ _TEMPLATES: Final = {
 <tr{% if name == "Accepted with this key" %} class="odd-one"{% endif %}><th>{{ name }}</th><td>{{ value }}</td></tr>
 {% endfor %}
 </table>
-{% if message.body is none %}
+{% if body is none %}
 <p class="quiet">Its content is no longer kept.</p>
 {% else %}
-{% if message.body.get("html") %}
+{% if message.raw is not none %}
+<nav><a href="/messages/{{ message.message_id|urlencode }}/source">Source</a></nav>
+{% endif %}
+{% if body.get("html") %}
 <h2>HTML</h2>
 <iframe sandbox="" title="HTML body" src="/messages/{{ message.message_id|urlencode }}/html"></iframe>
 {% endif %}
-{% if message.body.get("text") %}
+{% if body.get("text") %}
 <h2>Text</h2>
-<pre>{{ message.body["text"] }}</pre>
+<pre>{{ body["text"] }}</pre>
 {% endif %}
 {% endif %}
 {% endblock %}
@@ -112,13 +116,14 @@ _TEMPLATES: Final = {
 
 
 def page_routes(api: SandboxApi) -> list[web.RouteDef]:
-    """The list at `/`, one page a message, and its HTML body on its own."""
+    """The list at `/`, one page a message, and on their own its HTML body and its source."""
     pages = _Pages(api)
     return [
         web.get("/", pages.show_list),
         web.get("/style.css", pages.show_style),
         web.get("/messages/{message_id}", pages.show_message),
         web.get("/messages/{message_id}/html", pages.show_html),
+        web.get("/messages/{message_id}/source", pages.show_source),
     ]
 
 
@@ -144,12 +149,21 @@ class _Pages:
     async def show_message(self, request: web.Request) -> web.Response:
         """One message: its facts and its bodies."""
         message = self._message(request)
-        return self._page("message", message=message, facts=_facts(message, self._times_accepted(message)))
+        body = shown_body(message)
+        facts = _facts(message, body or {}, self._times_accepted(message))
+        return self._page("message", message=message, body=body, facts=facts)
 
     async def show_html(self, request: web.Request) -> web.Response:
         """An HTML body as it came, under a policy that lets it run nothing, in a frame or on its own."""
-        body = self._message(request).body or {}
+        body = shown_body(self._message(request)) or {}
         return _html(str(body.get("html") or ""), _BODY_POLICY)
+
+    async def show_source(self, request: web.Request) -> web.Response:
+        """A message that came over SMTP, octet by octet."""
+        raw = self._message(request).raw
+        if raw is None:
+            raise web.HTTPNotFound(text="this message has no source, or it is no longer kept")
+        return web.Response(body=raw, content_type="text/plain", headers={**_GUARDS, **_policy(_BODY_POLICY)})
 
     async def show_style(self, request: web.Request) -> web.Response:
         """The style of every page."""
@@ -174,30 +188,33 @@ def _html(text: str, policy: str) -> web.Response:
         body=text.encode(errors="replace"),
         content_type="text/html",
         charset="utf-8",
-        headers={
-            "Content-Security-Policy": policy,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-store",
-        },
+        headers={**_GUARDS, **_policy(policy)},
     )
+
+
+_GUARDS: Final = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+
+
+def _policy(policy: str) -> dict[str, str]:
+    return {"Content-Security-Policy": policy}
 
 
 def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _facts(message: Acceptance, times_accepted: int) -> list[tuple[str, str]]:
+def _facts(message: Acceptance, body: Mapping[str, Any], times_accepted: int) -> list[tuple[str, str]]:
     """What the message page lists above the bodies: names and values, empty ones left out."""
-    body = message.body or {}
     facts = [
         ("Accepted (UTC)", _moment(message.at)),
         ("Accepted with this key", f"{times_accepted} times" if times_accepted > 1 else ""),
         ("Message id", message.message_id),
         ("Key", message.key or ""),
         ("Recipients", ", ".join(message.recipients)),
+        ("Envelope sender", _envelope_sender(message)),
         *((name, _shown(body.get(field))) for name, field in _ADDRESS_FIELDS),
         ("Tags", _shown(body.get("tags"))),
+        *(("Attachment", _attachment(one)) for one in _listed(body.get("attachments"))),
         *((f"Metadata: {name}", value) for name, value in _pairs(body.get("metadata"))),
         *((f"Header: {name}", value) for name, value in _pairs(body.get("headers"))),
     ]
@@ -205,6 +222,25 @@ def _facts(message: Acceptance, times_accepted: int) -> list[tuple[str, str]]:
 
 
 _ADDRESS_FIELDS: Final = (("From", "from"), ("To", "to"), ("Cc", "cc"), ("Bcc", "bcc"), ("Reply-To", "reply_to"))
+
+
+def _envelope_sender(message: Acceptance) -> str:
+    if message.envelope_sender is None:
+        return ""
+    return message.envelope_sender or "<> (none: this message asks for no bounces)"
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+
+
+def _attachment(value: Any) -> str:
+    """Its name, type and, where it is known, size."""
+    if not isinstance(value, Mapping):
+        return _shown(value)
+    size = f"{value['size']} octets" if "size" in value else ""
+    named = value.get("filename") or value.get("name") or "(no name)"
+    return ", ".join(filter(None, [str(named), _shown(value.get("content_type")), size]))
 
 
 def _shown(value: object) -> str:
@@ -220,8 +256,7 @@ def _pairs(value: Any) -> list[tuple[str, str]]:
     """Names and values of a table, or of a list of pairs or of `{"name": ..., "value": ...}`."""
     if isinstance(value, Mapping):
         return [(str(name), _shown(one)) for name, one in value.items()]
-    listed = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return [pair for one in listed if (pair := _pair(one)) is not None]
+    return [pair for one in _listed(value) if (pair := _pair(one)) is not None]
 
 
 def _pair(value: Any) -> tuple[str, str] | None:

@@ -95,7 +95,7 @@ def _truncated(status: int, answer: Answer) -> Reply:
 
 def _status_answer(effect: Effect, now: float) -> Answer:
     words = _phrase(effect.status)
-    answer = error_answer(effect.status, words.lower().replace(" ", "_"), "a fault of the sandbox")
+    answer = error_answer(effect.status, words.lower().replace(" ", "_"), effect.text or "a fault of the sandbox")
     if effect.retry_after is None:
         return answer
     return Answer(answer.status, answer.body, {**_JSON, "Retry-After": _retry_after(effect.retry_after, now)})
