@@ -163,6 +163,7 @@ def test_every_fault_is_read_back_from_its_text(fault: Fault) -> None:
         ("drip=3s:at=idle", "drip is an answer, and at=idle nobody has asked"),
         ("451:at=rcpt,retry-after=3", "at=rcpt has no retry-after"),
         ("drop-accepted:at=rcpt", "no message is accepted at=rcpt; at=dot is where it is"),
+        ("451-accepted:at=any", "451 always means not accepted, except at=dot"),
         ("drop:text=gone", "text goes with an error status"),
         ("452:text= 4.5.3", "without spaces around it"),
         ("503:from=5m,until=60s", "until must be later than from"),

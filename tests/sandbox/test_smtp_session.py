@@ -299,6 +299,7 @@ def test_a_reply_is_cut_or_makes_no_sense_at_every_step(step: str) -> None:
         ("drop", 0),
         ("drop-accepted", 1),
         ("451", 0),
+        ("451-accepted", 1),
         ("554-accepted", 1),
         ("slow=8s", 1),
         ("drip=8s", 1),

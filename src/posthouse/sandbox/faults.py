@@ -51,7 +51,8 @@ def acceptance_choices(action: Action, status: int) -> tuple[bool, ...]:
     if action in WORDED:
         if status < 300:
             return (True, False)
-        return (False, True) if status >= 500 else (False,)
+        # Below 500 only where a step hands the message over: `Fault` sees to it.
+        return (False, True) if status >= (400 if action is Action.STATUS else 500) else (False,)
     return {
         Action.SLOW: (True, False),
         Action.DRIP: (True,),
@@ -213,6 +214,8 @@ def _out_of_place(effect: Effect, at: CallKind | None) -> str | None:
         return f"at={at} has no retry-after"
     if at is CallKind.IDLE and effect.action not in (Action.STATUS, Action.DROP, Action.STALL):
         return f"{effect.action} is an answer, and at=idle nobody has asked; a status, drop and stall can happen there"
+    if effect.action is Action.STATUS and effect.accepted and effect.status < 500 and at is not CallKind.DOT:
+        return f"{effect.status} always means not accepted, except at=dot"
     silent = effect.action in (Action.STATUS, Action.DROP, Action.STALL)
     if silent and effect.accepted and at in STEPS - {CallKind.DOT}:
         return f"no message is accepted at={at}; at=dot is where it is"
