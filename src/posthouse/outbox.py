@@ -1,16 +1,19 @@
-"""`Outbox.enqueue`: the only way in, on the caller's own transaction."""
+"""`Outbox.enqueue` and `enqueue_async`: the only way in, on the caller's own transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from posthouse.core.policy import TypePolicy
 from posthouse.email import CheckedEmail, Email
 from posthouse.errors import InvalidEmail
 from posthouse.providers.port import Provider
-from posthouse.store.enqueue import NewSend, insert_sends
-from posthouse.store.runners import runner_for
+from posthouse.store.async_runners import write_through_async
+from posthouse.store.enqueue import NewSend, Stored, insert_sends
+from posthouse.store.runners import write_through
+from posthouse.store.script import Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +50,33 @@ class Outbox:
     def enqueue(self, connection: object, email: Email) -> Enqueued:
         """Writes one email; it exists when the caller's transaction commits, and never existed if it rolls back.
 
-        `connection` is a SQLAlchemy Connection or Session, a sqlite3 or a psycopg connection. Raises InvalidEmail,
-        KeyReused, UnsupportedConnection, SchemaError; after each of the first three nothing was written and the
-        transaction is as usable as before.
+        `connection` is a SQLAlchemy Connection, Session or scoped_session, a Django connection inside
+        `transaction.atomic()`, or a sqlite3 or psycopg connection. Raises InvalidEmail, KeyReused,
+        UnsupportedConnection, SchemaError; after each of the first three nothing was written and the transaction is
+        as usable as before.
         """
         return self.enqueue_many(connection, (email,))[0]
 
     def enqueue_many(self, connection: object, emails: Iterable[Email]) -> list[Enqueued]:
         """Writes several emails in chunks, all or none of them; else like `enqueue`."""
         new = [self._new_send(email) for email in emails]
-        if not new:
-            return []
-        stored = insert_sends(runner_for(connection), new, self._clock)
-        return [Enqueued(item.id, item.key, item.created) for item in stored]
+        return _enqueued(write_through(connection, self._script(new))) if new else []
+
+    async def enqueue_async(self, connection: object, email: Email) -> Enqueued:
+        """Like `enqueue`, for a connection that is awaited.
+
+        `connection` is a SQLAlchemy AsyncConnection, AsyncSession or async_scoped_session, or a
+        psycopg.AsyncConnection.
+        """
+        return (await self.enqueue_many_async(connection, (email,)))[0]
+
+    async def enqueue_many_async(self, connection: object, emails: Iterable[Email]) -> list[Enqueued]:
+        """Like `enqueue_many`, for the connections of `enqueue_async`. A cancelled call leaves none of the emails."""
+        new = [self._new_send(email) for email in emails]
+        return _enqueued(await write_through_async(connection, self._script(new))) if new else []
+
+    def _script(self, new: Sequence[NewSend]) -> Callable[[str], Script[list[Stored]]]:
+        return partial(insert_sends, new=new, clock=self._clock)
 
     def _new_send(self, email: Email) -> NewSend:
         if not isinstance(email, Email):
@@ -81,3 +98,7 @@ class Outbox:
             reasons += [f"{name}: {reason}" for reason in refused]
         if reasons:
             raise InvalidEmail("email", f"no route of type {email.type!r} can carry it ({'; '.join(reasons)})")
+
+
+def _enqueued(stored: Iterable[Stored]) -> list[Enqueued]:
+    return [Enqueued(item.id, item.key, item.created) for item in stored]

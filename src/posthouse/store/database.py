@@ -176,14 +176,24 @@ def _translated() -> Iterator[None]:
 
 def translate(error: DBAPIError) -> Exception:
     """Our exception for a driver's: tables that are missing, or a database that is away; else the same."""
-    said = str(error.orig).strip().partition("\n")[0]
-    if missing_in_sqlite(said) or getattr(error.orig, "sqlstate", "") in ("42P01", "42703"):
-        return SchemaError(f"the tables are missing or older than this release ({said}); run: posthouse migrate")
+    if (missing := schema_error(error.orig)) is not None:
+        return missing
     if isinstance(error, ProgrammingError):
         return error
-    return DatabaseUnavailable(f"the database is not available: {said}")
+    return DatabaseUnavailable(f"the database is not available: {_first_line(error.orig)}")
 
 
-def missing_in_sqlite(said: str) -> bool:
-    """Whether SQLite's message is about a table or a column that does not exist."""
-    return any(words in said for words in ("no such table", "no such column", "has no column"))
+def schema_error(error: BaseException | None) -> SchemaError | None:
+    """Our exception for a driver's that is about a table or a column that does not exist; else None."""
+    said = _first_line(error)
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)  # psycopg's name for it, and psycopg2's
+    if state in ("42P01", "42703") or any(words in said for words in _MISSING_IN_SQLITE):
+        return SchemaError(f"the tables are missing or older than this release ({said}); run: posthouse migrate")
+    return None
+
+
+_MISSING_IN_SQLITE: Final = ("no such table", "no such column", "has no column")
+
+
+def _first_line(error: BaseException | None) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,18 +1,19 @@
 """Writing new sends on the caller's own connection, inside its transaction.
 
 The statements are driver SQL, the same few for every kind of connection, so that the caller's connection needs no
-SQLAlchemy and the hot path compiles nothing. `Runner` is the one thing a kind of connection must offer.
+SQLAlchemy and the hot path compiles nothing. What is written is a script (`store/script.py`); a `Runner` is the one
+thing that a kind of connection must offer.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeVar
 
 from posthouse.core.lanes import lane_name
 from posthouse.core.lifecycle import Status
@@ -21,22 +22,15 @@ from posthouse.errors import KeyReused
 from posthouse.store.batch import Batch, Kind, str_time
 from posthouse.store.database import POSTGRESQL, SQLITE
 from posthouse.store.schema import ADDRESS_CHARS, to_datetime
+from posthouse.store.script import Script
+
+T = TypeVar("T")
 
 CHUNK: Final = 500
 """Rows a statement."""
 
 CHUNK_CHARS_MAX: Final = 16 * 1024 * 1024
 """Content a statement, but for one that is larger alone: a JSON document in PostgreSQL ends at 256 MB."""
-
-Row = Sequence[Any]
-
-
-class Runner(Protocol):
-    """A caller's connection: runs driver SQL inside the caller's transaction and returns the rows."""
-
-    dialect: str
-
-    def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +134,22 @@ def _sql(dialect: str) -> _Sql:
     return _Sql(dialect)
 
 
-def insert_sends(runner: Runner, new: Sequence[NewSend], clock: Callable[[], float]) -> list[Stored]:
+def insert_sends(dialect: str, new: Sequence[NewSend], clock: Callable[[], float]) -> Script[list[Stored]]:
     """Writes the emails, in order. The first writer of a key wins, whatever the race.
 
     Raises KeyReused where a key stands for another content; then nothing of this call stays written. `clock` is
     used only where the database has none of its own.
     """
     if len(new) == 1:
-        return _insert_chunk(runner, new, clock)
-    with _savepoint(runner):
-        return [stored for chunk in _chunks(new) for stored in _insert_chunk(runner, chunk, clock)]
+        return (yield from _insert_chunk(dialect, new, clock))
+    return (yield from _all_or_nothing(_insert_chunks(dialect, new, clock)))
+
+
+def _insert_chunks(dialect: str, new: Sequence[NewSend], clock: Callable[[], float]) -> Script[list[Stored]]:
+    stored: list[Stored] = []
+    for chunk in _chunks(new):
+        stored += yield from _insert_chunk(dialect, chunk, clock)
+    return stored
 
 
 def _chunks(new: Sequence[NewSend]) -> Iterator[list[NewSend]]:
@@ -166,25 +166,28 @@ def _chunks(new: Sequence[NewSend]) -> Iterator[list[NewSend]]:
         yield chunk
 
 
-@contextmanager
-def _savepoint(runner: Runner) -> Iterator[None]:
-    runner.run("SAVEPOINT posthouse_enqueue", ())
+def _all_or_nothing(script: Script[T]) -> Script[T]:
+    """The script in a savepoint, so that its failure takes back what it wrote and nothing else."""
+    yield "SAVEPOINT posthouse_enqueue", ()
     try:
-        yield
+        result = yield from script
+    except GeneratorExit:  # whoever ran us is gone, and can't run anything any more
+        raise
     except BaseException:
         with suppress(Exception):  # a lost connection has rolled back everything already
-            runner.run("ROLLBACK TO SAVEPOINT posthouse_enqueue", ())
-            runner.run("RELEASE SAVEPOINT posthouse_enqueue", ())
+            yield "ROLLBACK TO SAVEPOINT posthouse_enqueue", ()
+            yield "RELEASE SAVEPOINT posthouse_enqueue", ()
         raise
-    runner.run("RELEASE SAVEPOINT posthouse_enqueue", ())
+    yield "RELEASE SAVEPOINT posthouse_enqueue", ()
+    return result
 
 
-def _insert_chunk(runner: Runner, new: Sequence[NewSend], clock: Callable[[], float]) -> list[Stored]:
+def _insert_chunk(dialect: str, new: Sequence[NewSend], clock: Callable[[], float]) -> Script[list[Stored]]:
     first_of_key: dict[str, NewSend] = {}
     for item in new:
         first_of_key.setdefault(item.email.key, item)
-    created = _write(runner, list(first_of_key.values()), clock())
-    existing = _existing(runner, [key for key in first_of_key if key not in created])
+    created = yield from _write(dialect, list(first_of_key.values()), clock())
+    existing = yield from _existing(dialect, [key for key in first_of_key if key not in created])
     fingerprints = {key: first_of_key[key].email.fingerprint for key in created} | {
         key: fingerprint for key, (_, fingerprint) in existing.items()
     }
@@ -199,29 +202,29 @@ def _insert_chunk(runner: Runner, new: Sequence[NewSend], clock: Callable[[], fl
     return stored
 
 
-def _write(runner: Runner, new: Sequence[NewSend], now: float) -> dict[str, int]:
+def _write(dialect: str, new: Sequence[NewSend], now: float) -> Script[dict[str, int]]:
     """Writes those whose key is new; their ids by key."""
-    sql, own_clock = _sql(runner.dialect), runner.dialect == POSTGRESQL
+    sql, own_clock = _sql(dialect), dialect == POSTGRESQL
     rows = [_new_row(item, now, own_clock) for item in new]
     if len(rows) == 1:
-        return _write_one(runner, sql, rows[0], own_clock)
-    document = _NEW.document(runner.dialect, rows)
-    created = {key: id_ for id_, key in runner.run(sql.insert_many, (document,))}
+        return (yield from _write_one(dialect, sql, rows[0], own_clock))
+    document = _NEW.document(dialect, rows)
+    created = {key: id_ for id_, key in (yield sql.insert_many, (document,))}
     if created and not own_clock:
-        runner.run(sql.contents_of_many, (document, json.dumps(list(created.values()))))
+        yield sql.contents_of_many, (document, json.dumps(list(created.values())))
     return created
 
 
-def _write_one(runner: Runner, sql: _Sql, row: Sequence[Any], own_clock: bool) -> dict[str, int]:
+def _write_one(dialect: str, sql: _Sql, row: Sequence[Any], own_clock: bool) -> Script[dict[str, int]]:
     *given, send_at, expires, max_age_s, now, body = row
     if own_clock:
-        send_at, expires = (_moment(runner.dialect, send_at), _moment(runner.dialect, expires))
+        send_at, expires = (_moment(dialect, send_at), _moment(dialect, expires))
         parameters = [*given, send_at, expires, send_at, max_age_s, body]
-        return {key: id_ for id_, key in runner.run(sql.insert_one, parameters)}
+        return {key: id_ for id_, key in (yield sql.insert_one, parameters)}
     times = [None if at is None else str_time(at) for at in (send_at, now, expires, now, now)]
-    created = {key: id_ for id_, key in runner.run(sql.insert_one, [*given, *times])}
+    created = {key: id_ for id_, key in (yield sql.insert_one, [*given, *times])}
     for id_ in created.values():
-        runner.run(sql.content_of_one, (id_, body))
+        yield sql.content_of_one, (id_, body)
     return created
 
 
@@ -229,10 +232,10 @@ def _moment(dialect: str, seconds: float | None) -> datetime | None:
     return None if seconds is None else to_datetime(seconds, dialect)
 
 
-def _existing(runner: Runner, keys: Sequence[str]) -> dict[str, tuple[int, str]]:
+def _existing(dialect: str, keys: Sequence[str]) -> Script[dict[str, tuple[int, str]]]:
     if not keys:
         return {}
-    rows = runner.run(_sql(runner.dialect).select_by_key(len(keys)), keys)
+    rows = yield _sql(dialect).select_by_key(len(keys)), keys
     return {key: (id_, fingerprint) for id_, key, fingerprint in rows}
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session
 
-from posthouse.errors import SchemaError, UnsupportedConnection
-from posthouse.store.database import POSTGRESQL, SQLITE, missing_in_sqlite, translate
-from posthouse.store.enqueue import Row, Runner
+from posthouse.errors import UnsupportedConnection
+from posthouse.store.database import POSTGRESQL, SQLITE, schema_error
+from posthouse.store.script import Row, Runner, Script, play
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+T = TypeVar("T")
+
+
+def write_through(connection: object, script_for: Callable[[str], Script[T]]) -> T:
+    """Plays the script for the connection's dialect, on the caller's connection. Raises UnsupportedConnection."""
+    runner = runner_for(connection)
+    return play(script_for(runner.dialect), runner)
 
 
 def runner_for(connection: object) -> Runner:
@@ -25,11 +36,42 @@ def runner_for(connection: object) -> Runner:
         return _SqlAlchemyRunner(connection)
     if isinstance(connection, sqlite3.Connection):
         return _SqliteRunner(connection)
-    if any(kind.__module__.partition(".")[0] == "psycopg" for kind in type(connection).__mro__):
+    if comes_from("psycopg", connection):
         return _psycopg_runner(connection)
+    if comes_from("django", connection) and hasattr(connection, "in_atomic_block"):
+        return _DjangoRunner(connection)
+    if sqlalchemy_async(connection) is not None:
+        raise _refuse_async(connection)
     raise UnsupportedConnection(
-        f"enqueue can't write through a {type(connection).__module__}.{type(connection).__qualname__}; hand it a "
-        "SQLAlchemy Connection or Session, or a sqlite3 or psycopg connection"
+        f"enqueue can't write through a {type_name(connection)}; hand it a SQLAlchemy Connection or Session, a Django "
+        "connection, or a sqlite3 or psycopg connection"
+    )
+
+
+def comes_from(package: str, thing: object) -> bool:
+    """Whether the class of `thing`, or one that it is derived from, is of this package; without importing that."""
+    return any(f"{kind.__module__}.".startswith(f"{package}.") for kind in type(thing).__mro__)
+
+
+def type_name(thing: object) -> str:
+    """Its class as an error names it."""
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def sqlalchemy_async(connection: object) -> AsyncConnection | AsyncSession | None:
+    """The SQLAlchemy connection or session that is awaited, where this is one; else None."""
+    if not comes_from("sqlalchemy.ext.asyncio", connection):
+        return None  # without importing what needs greenlet, which only such a caller has for certain
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+    if isinstance(connection, async_scoped_session):
+        connection = connection()
+    return connection if isinstance(connection, AsyncConnection | AsyncSession) else None
+
+
+def _refuse_async(connection: object) -> UnsupportedConnection:
+    return UnsupportedConnection(
+        f"a {type_name(connection)} is async; hand it to `await outbox.enqueue_async` (or enqueue_many_async) instead"
     )
 
 
@@ -39,6 +81,20 @@ def _refuse_autocommit() -> UnsupportedConnection:
         "transaction; begin one first"
     )
 
+
+@contextmanager
+def _missing_tables_named() -> Iterator[None]:
+    """Translates the error about a table that is not there; every other one reaches the caller as it is."""
+    try:
+        yield
+    except Exception as error:
+        # SQLAlchemy and Django wrap the driver's own error, and name it as the cause.
+        if (missing := schema_error(error.__cause__ or error)) is None:
+            raise
+        raise missing from None
+
+
+# SQLAlchemy.
 
 _PLACEHOLDERS: Final = {SQLITE: ("qmark",), POSTGRESQL: ("pyformat", "format")}
 """The styles that our statements are written in."""
@@ -51,23 +107,25 @@ class _SqlAlchemyRunner:
         if connection.dialect.paramstyle not in _PLACEHOLDERS.get(self.dialect, ()):
             raise UnsupportedConnection(
                 f"a {self.dialect} connection through {connection.dialect.driver}; Posthouse knows sqlite through "
-                "sqlite3 and postgresql through psycopg"
+                "sqlite3 or aiosqlite and postgresql through psycopg"
             )
         if not connection.in_transaction():
             connection.begin()  # as its first statement would
-        driver = connection.connection.driver_connection
-        if isinstance(driver, sqlite3.Connection):
-            _begin_sqlite(driver)
+        driver: Any = connection.connection.driver_connection
+        if self.dialect == SQLITE:
+            # aiosqlite hides the sqlite3 connection, which alone knows all of its modes.
+            if _must_begin(getattr(driver, "_conn", driver)):
+                self.run("BEGIN", ())
         elif getattr(driver, "autocommit", False):
             raise _refuse_autocommit()
 
     def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        try:
+        with _missing_tables_named():
             result = self._connection.exec_driver_sql(sql, tuple(parameters))
             return list(result) if result.returns_rows else []
-        except DBAPIError as error:
-            translated = translate(error)
-            raise (translated if isinstance(translated, SchemaError) else error) from None
+
+
+# sqlite3.
 
 
 class _SqliteRunner:
@@ -75,43 +133,48 @@ class _SqliteRunner:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        _begin_sqlite(connection)
+        if _must_begin(connection):
+            self.run("BEGIN", ())
 
     def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        try:
+        with _missing_tables_named():
             # A cursor of our own: the application's may return rows of any kind.
             return sqlite3.Cursor(self._connection).execute(sql, tuple(parameters)).fetchall()
-        except sqlite3.OperationalError as error:
-            raise _sqlite_schema_error(error) or error from None
 
 
-def _begin_sqlite(connection: sqlite3.Connection) -> None:
-    """Makes sure that a transaction is open, as sqlite3 does by itself before an INSERT but not a SAVEPOINT."""
+def _must_begin(connection: sqlite3.Connection) -> bool:
+    """Whether a transaction is to be begun, which sqlite3 does by itself before an INSERT but not a SAVEPOINT.
+
+    Raises UnsupportedConnection in autocommit mode.
+    """
     autocommit = getattr(connection, "autocommit", None)  # from Python 3.12 on
     if connection.in_transaction or autocommit is False:
-        return
+        return False
     if connection.isolation_level is None or autocommit is True:
         raise _refuse_autocommit()
-    connection.execute("BEGIN")
+    return True
 
 
-def _sqlite_schema_error(error: sqlite3.OperationalError) -> SchemaError | None:
-    if missing_in_sqlite(str(error)):
-        return SchemaError(f"the tables are missing or older than this release ({error}); run: posthouse migrate")
-    return None
+# psycopg.
 
 
 def _psycopg_runner(connection: object) -> Runner:
     import psycopg  # the driver is an option, and the caller has it
 
     if isinstance(connection, psycopg.AsyncConnection):
-        raise UnsupportedConnection("an async psycopg connection; hand enqueue a psycopg.Connection")
+        raise _refuse_async(connection)
     if not isinstance(connection, psycopg.Connection):
         raise UnsupportedConnection(f"a {type(connection).__qualname__}; hand enqueue the psycopg.Connection itself")
-    idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-    if connection.autocommit and idle:
-        raise _refuse_autocommit()
+    refuse_psycopg_autocommit(connection)
     return _PsycopgRunner(connection)
+
+
+def refuse_psycopg_autocommit(connection: Any) -> None:
+    """Raises UnsupportedConnection for a psycopg connection, async or not, whose next statement would commit itself."""
+    from psycopg.pq import TransactionStatus
+
+    if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
+        raise _refuse_autocommit()
 
 
 class _PsycopgRunner:
@@ -121,15 +184,57 @@ class _PsycopgRunner:
         self._connection = connection
 
     def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
-        from psycopg import Cursor, errors
+        from psycopg import Cursor
         from psycopg.rows import tuple_row
 
-        try:
-            # A cursor of our own: the application's may return rows and take parameters of any kind.
-            with Cursor(self._connection, row_factory=tuple_row) as cursor:
-                cursor.execute(sql, tuple(parameters))
-                return list(cursor.fetchall()) if cursor.description else []
-        except (errors.UndefinedTable, errors.UndefinedColumn) as error:
-            raise SchemaError(
-                f"the tables are missing or older than this release ({error}); run: posthouse migrate"
-            ) from None
+        # A cursor of our own: the application's may return rows and take parameters of any kind.
+        with _missing_tables_named(), Cursor(self._connection, row_factory=tuple_row) as cursor:
+            cursor.execute(sql, tuple(parameters))
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+class AsyncPsycopgRunner:
+    """The same for a psycopg.AsyncConnection. Raises UnsupportedConnection in autocommit mode."""
+
+    dialect = POSTGRESQL
+
+    def __init__(self, connection: Any) -> None:
+        refuse_psycopg_autocommit(connection)
+        self._connection = connection
+
+    async def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        from psycopg import AsyncCursor
+        from psycopg.rows import tuple_row
+
+        with _missing_tables_named():
+            async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+                await cursor.execute(sql, tuple(parameters))
+                return list(await cursor.fetchall()) if cursor.description else []
+
+
+# Django.
+
+
+class _DjangoRunner:
+    """A Django connection, through Django's own cursors: they log, check the thread and know a broken transaction."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.dialect: str = connection.vendor  # Django's names are ours
+        if self.dialect not in _PLACEHOLDERS:
+            raise UnsupportedConnection(
+                f"a Django connection to {self.dialect}; Posthouse knows {' and '.join(_PLACEHOLDERS)}"
+            )
+        if connection.get_autocommit() and not connection.in_atomic_block:
+            raise UnsupportedConnection(
+                f"no transaction is open on Django's connection {connection.alias!r}: the email would not be part of "
+                f"your transaction; enqueue inside `with transaction.atomic(using={connection.alias!r})`"
+            )
+        if self.dialect == SQLITE and _must_begin(connection.connection):
+            self.run("BEGIN", ())
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        # On every database Django's placeholder is %s, and its log of queries knows no other.
+        with _missing_tables_named(), self._connection.cursor() as cursor:
+            cursor.execute(sql.replace("?", "%s"), tuple(parameters))
+            return list(cursor.fetchall()) if cursor.description else []
