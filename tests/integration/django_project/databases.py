@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,8 +12,20 @@ import django
 from django.db import connections
 from psycopg.conninfo import conninfo_to_dict
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "tests.integration.django_project.settings"
-django.setup()
+
+def _set_up() -> None:
+    """Sets Django up, but for the time zone of the process: that is the other tests' too."""
+    zone = os.environ.get("TZ")
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.integration.django_project.settings"
+    django.setup()
+    if zone is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = zone
+    time.tzset()
+
+
+_set_up()
 
 
 def settings_for(url: str) -> dict[str, Any]:
