@@ -8,11 +8,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+import django.db
 import psycopg
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
 from posthouse.store.store import Store
+from tests.integration.django_project.databases import pointed_at
 
 ORDERS: Final = "shop_orders"
 """The application's table."""
@@ -94,8 +96,45 @@ def driver_in_autocommit(url: str) -> Iterator[Caller]:
             )
 
 
+@contextmanager
+def django_connection(url: str) -> Iterator[Caller]:
+    """Django's, inside `transaction.atomic()`; another such block follows on each end of one."""
+    with pointed_at(url) as wrapper:
+        block = _AtomicBlock()
+
+        def execute(sql: str) -> Any:
+            cursor = wrapper.cursor()
+            cursor.execute(sql)
+            return cursor
+
+        yield Caller(django.db.connection, execute, block.commit, block.rollback)
+        block.end(roll_back=True)
+
+
+class _AtomicBlock:
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._atomic = django.db.transaction.atomic()
+        self._atomic.__enter__()
+
+    def end(self, *, roll_back: bool) -> None:
+        django.db.transaction.set_rollback(roll_back)
+        self._atomic.__exit__(None, None, None)
+
+    def commit(self) -> None:
+        self.end(roll_back=False)
+        self._begin()
+
+    def rollback(self) -> None:
+        self.end(roll_back=True)
+        self._begin()
+
+
 KINDS: Final = {
-    kind.__name__: kind for kind in (sqlalchemy_connection, sqlalchemy_session, driver, driver_in_autocommit)
+    kind.__name__: kind
+    for kind in (sqlalchemy_connection, sqlalchemy_session, driver, driver_in_autocommit, django_connection)
 }
 
 

@@ -165,11 +165,11 @@ def _psycopg_runner(connection: object) -> Runner:
         raise _refuse_async(connection)
     if not isinstance(connection, psycopg.Connection):
         raise UnsupportedConnection(f"a {type(connection).__qualname__}; hand enqueue the psycopg.Connection itself")
-    refuse_psycopg_autocommit(connection)
+    _refuse_psycopg_autocommit(connection)
     return _PsycopgRunner(connection)
 
 
-def refuse_psycopg_autocommit(connection: Any) -> None:
+def _refuse_psycopg_autocommit(connection: Any) -> None:
     """Raises UnsupportedConnection for a psycopg connection, async or not, whose next statement would commit itself."""
     from psycopg.pq import TransactionStatus
 
@@ -199,7 +199,7 @@ class AsyncPsycopgRunner:
     dialect = POSTGRESQL
 
     def __init__(self, connection: Any) -> None:
-        refuse_psycopg_autocommit(connection)
+        _refuse_psycopg_autocommit(connection)
         self._connection = connection
 
     async def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:

@@ -1,0 +1,1 @@
+"""The shop: its orders, and the emails about them."""
