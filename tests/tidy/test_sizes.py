@@ -15,6 +15,7 @@ FUNCTION_LINES_MEDIAN_MAX: Final = 12
 
 LONG_MODULES: Final = {
     "posthouse.core.http_table": "one table of rules with their examples: data, read line by line",
+    "posthouse.core.smtp_table": "one table of rules with their examples: data, read line by line",
 }
 
 LONG_FUNCTIONS: Final = {
