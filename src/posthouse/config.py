@@ -108,7 +108,7 @@ class RouteSettings(Settings):
 
     model_config = ConfigDict(extra="allow", frozen=True, arbitrary_types_allowed=True, validate_default=True)
 
-    provider: str = Field(description="The provider's module: `http`. See the page of each provider.")
+    provider: str = Field(description="The provider's module: `http` or `smtp`. See the page of each provider.")
     concurrency: int = Field(32, ge=1, le=1000, description="Calls at once in one worker process.")
     connect_timeout: PositiveDuration = Field("2s", description="The longest wait for a connection.")  # type: ignore[assignment]
     timeout: PositiveDuration = Field(

@@ -30,6 +30,17 @@ def test_due_sends_are_claimed_in_the_order_in_which_they_became_due(bench: Benc
     assert [send.due_at for send in claimed] == at([bench.now - wait for wait in (30, 10, 10, 1)])
 
 
+def test_every_claim_of_a_send_says_when_the_application_asked_for_it(bench: Bench) -> None:
+    bench.put(1, "receipt")
+    asked_at = bench.row("receipt-0")["created_at"]
+
+    [first] = bench.claim(1)
+    bench.edit("receipt-0", status=Status.PENDING.value, next_try_at=bench.now - 1)
+    [second] = bench.claim(1)
+
+    assert [first.asked_at, second.asked_at] == [asked_at, asked_at]
+
+
 def test_a_claim_that_cannot_take_all_takes_those_that_have_waited_longest(bench: Bench) -> None:
     for wait in (1, 30, 10):
         bench.put(1, f"waits-{wait}", next_try_at=bench.now - wait)

@@ -50,7 +50,7 @@ class Finding:
 
 def check(
     call: Invocation,
-    live: Annotated[bool, typer.Option("--live", help="Also ask each route's health URL.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Also ask each route whether it is well.")] = False,
 ) -> Answer:
     """Tell whether everything is as it has to be: settings, secrets, database, tables, templates."""
     app = call.app
@@ -166,7 +166,8 @@ def _health(app: App) -> Iterator[Finding]:
         if verdict is None:
             yield Finding(Level.NOTE, place, "has no health_url to ask")
         elif verdict.outcome is Outcome.ACCEPTED:
-            yield Finding(Level.OK, place, f"its health URL answers {verdict.code}")
+            yield Finding(Level.OK, place, f"is well: it answers {verdict.code}")
         else:
             said = f"{verdict.code} {verdict.text}".strip()
-            yield Finding(Level.WRONG, f"{place}.health_url", f"says that it is not well: {said}", Exit.NOT_POSSIBLE)
+            setting = f"{place}.health_url" if "health_url" in app.config.routes[name].own else place
+            yield Finding(Level.WRONG, setting, f"says that it is not well: {said}", Exit.NOT_POSSIBLE)

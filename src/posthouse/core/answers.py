@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
 from posthouse.core.outcome import Outcome, Subject, Verdict
 
@@ -112,7 +112,25 @@ class FailureRule:
         return phase == self.phase and (not self.codes or code in self.codes)
 
 
-def first_match(answer: Answer, rules: Sequence[Rule]) -> Rule | None:
+class Decider(Protocol):
+    """What `first_match` and `rule_faults` need of a rule, whatever the protocol that it judges."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def matches(self) -> tuple[Any, ...]: ...
+
+    @property
+    def not_matches(self) -> tuple[Any, ...]: ...
+
+    def covers(self, answer: Any, /) -> bool: ...
+
+
+AnyRule = TypeVar("AnyRule", bound=Decider)
+
+
+def first_match(answer: object, rules: Sequence[AnyRule]) -> AnyRule | None:
     """The rule that decides, or None when none does."""
     return next((rule for rule in rules if rule.covers(answer)), None)
 
@@ -120,7 +138,7 @@ def first_match(answer: Answer, rules: Sequence[Rule]) -> Rule | None:
 EVERY_STATUS: Final = frozenset(range(1000))
 
 
-def rule_faults(rules: Sequence[Rule]) -> list[str]:
+def rule_faults(rules: Sequence[Decider]) -> list[str]:
     """What is wrong with `rules` as an ordered list; empty when nothing is."""
     faults = [f"{name!r} is the name of several rules" for name in _repeated([rule.name for rule in rules])]
     for rule in rules:

@@ -29,6 +29,7 @@ class OutgoingMessage:
     headers: Sequence[tuple[str, str]] = ()
     tags: Sequence[str] = ()
     metadata: dict[str, str] = field(default_factory=dict)
+    asked_at: float = 0.0  # when the application asked for it, in seconds since 1970: its Date, the same on every call
 
 
 class Provider(Protocol):

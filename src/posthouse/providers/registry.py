@@ -14,6 +14,8 @@ from posthouse.errors import ConfigError
 from posthouse.providers.http import HttpProvider
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.port import Provider
+from posthouse.providers.smtp import SmtpProvider
+from posthouse.providers.smtp_settings import SmtpSettings
 from posthouse.providers.transport import TransportFactory, TransportOptions
 
 
@@ -48,7 +50,16 @@ def _build_http(context: BuildContext, settings: Settings) -> Provider:
     return HttpProvider(context.name, route, settings, context.transport_factory(options), context.now)
 
 
-PROVIDERS: Final = {"http": ProviderKind(HttpSettings, _build_http)}
+def _build_smtp(context: BuildContext, settings: Settings) -> Provider:
+    if not isinstance(settings, SmtpSettings):
+        raise TypeError("settings of another provider")
+    return SmtpProvider(context.name, context.route, settings)
+
+
+PROVIDERS: Final = {
+    "http": ProviderKind(HttpSettings, _build_http),
+    "smtp": ProviderKind(SmtpSettings, _build_smtp),
+}
 
 
 def build_provider(

@@ -215,10 +215,10 @@ async def _read(response: aiohttp.ClientResponse) -> HttpAnswer:
 
 def _failure(error: Exception, left: bool, url: URL) -> HttpFailure:
     """The failure in our own words: the library's may hold the URL, and with it a key."""
-    code = _exchange_code(error) if left else _connect_code(error)
+    code = _exchange_code(error) if left else connect_code(error)
     phase = FailurePhase.EXCHANGE if left else FailurePhase.CONNECT
     told = f"{url.host}:{url.port}: {(EXCHANGE_CODES if left else CONNECT_CODES)[code]}"
-    detail = _detail(error)
+    detail = system_detail(error)
     return HttpFailure(phase, code, f"{told} ({detail})" if detail else told)
 
 
@@ -240,7 +240,8 @@ _CONNECT_ERRNOS: Final = {
 }
 
 
-def _connect_code(error: Exception) -> str:
+def connect_code(error: Exception) -> str:
+    """Which of CONNECT_CODES an error is that came before the request left."""
     if isinstance(error, TimeoutError):
         return "connect_timeout"
     cause = _cause(error)
@@ -262,7 +263,8 @@ def _cause(error: Exception) -> Exception:
     return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
 
 
-def _detail(error: Exception) -> str:
+def system_detail(error: Exception) -> str:
+    """What the system says about an error, in words that hold no secret; empty where it says nothing."""
     cause = _cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return cause.verify_message

@@ -27,9 +27,10 @@ class ClaimedSend:
     idempotency_key: str
     body: str | None  # the stored content; None when it is gone
     due_at: float
+    asked_at: float
 
 
-_COLUMNS: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at)
+_COLUMNS: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at, sends.c.created_at)
 _NAMES: Final = ", ".join(f"email_sends.{column.name}" for column in _COLUMNS)
 _INSTANTS: Final = ("now", "again_at")
 
@@ -66,8 +67,8 @@ def take(connection: Connection, taking: Taking, lane: bool, parameters: dict[st
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedSend:
-    key, idempotency_key, due_at, body = row[len(STATE_COLUMNS) :]
-    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at)
+    key, idempotency_key, due_at, asked_at, body = row[len(STATE_COLUMNS) :]
+    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, asked_at)
 
 
 def _due(taking: Taking, lane: bool) -> str:

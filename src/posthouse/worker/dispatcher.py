@@ -199,7 +199,7 @@ class Dispatcher:
             return
         try:
             content = self._renderer.content(claimed.body)
-            message = self._renderer.message(state.id, claimed.idempotency_key, content)
+            message = self._renderer.message(state.id, claimed.idempotency_key, content, claimed.asked_at)
             able = self._able(state, content)
         except CannotRender as error:
             self._settle(state, partial(refuse, reason=str(error)))

@@ -97,7 +97,7 @@ class Reconciler:
             return
         try:
             content = self._renderer.content(taken.body)
-            message = self._renderer.message(state.id, taken.idempotency_key, content)
+            message = self._renderer.message(state.id, taken.idempotency_key, content, taken.asked_at)
         except CannotRender as error:
             self._report(state, partial(waited, at=None, reason=f"it can't be asked about: {error}"))
             return

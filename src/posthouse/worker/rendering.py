@@ -33,7 +33,7 @@ class Renderer:
             keep_trailing_newline=True,
         )
 
-    def message(self, send_id: int, idempotency_key: str, content: Content) -> OutgoingMessage:
+    def message(self, send_id: int, idempotency_key: str, content: Content, asked_at: float) -> OutgoingMessage:
         """The message for one send, the same each time. Raises CannotRender."""
         sender = content.sender or self._sender
         if sender is None:
@@ -55,6 +55,7 @@ class Renderer:
             headers=content.headers,
             tags=content.tags,
             metadata=dict(content.metadata),
+            asked_at=asked_at,
         )
 
     @staticmethod

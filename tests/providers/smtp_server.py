@@ -1,0 +1,161 @@
+"""A scripted SMTP server on loopback: it says what a test tells it to, whether or not that is SMTP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from tests.providers.wire import CERTIFICATE
+
+SILENCE = b""
+"""Says nothing, and leaves the connection open."""
+
+CUT = b"<cut>"
+"""Cuts the connection at once, with a reset."""
+
+CLOSE = b"<close>"
+"""After what stands before it: closes the connection in an orderly way."""
+
+Script = dict[str, bytes | list[bytes]]
+"""What to say at each step (`banner`, `mail`, `rcpt bob@example.com`, `dot`, …), each time or, as a list, in turn."""
+
+HELLO = b"250-scripted\r\n250-SIZE 1000000\r\n250-8BITMIME\r\n250-ENHANCEDSTATUSCODES\r\n"
+
+USUAL = {
+    "banner": b"220 scripted ESMTP\r\n",
+    "ehlo": HELLO + b"250 HELP\r\n",
+    "starttls": b"220 2.0.0 go ahead\r\n",
+    "auth": b"235 2.7.0 welcome\r\n",
+    "line": b"235 2.7.0 welcome\r\n",
+    "rset": b"250 2.0.0 Ok\r\n",
+    "noop": b"250 2.0.0 Ok\r\n",
+    "mail": b"250 2.1.0 Ok\r\n",
+    "rcpt": b"250 2.1.5 Ok\r\n",
+    "data": b"354 go ahead\r\n",
+    "dot": b"250 2.0.0 Ok: queued as m-1\r\n",
+    "quit": b"221 2.0.0 Bye\r\n",
+}
+
+
+def server_context() -> ssl.SSLContext:
+    """TLS as 127.0.0.1."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    return context
+
+
+@dataclass
+class ScriptedServer:
+    """What it says, and what it heard."""
+
+    script: Script = field(default_factory=dict)
+    heard: list[str] = field(default_factory=list)  # commands, from all connections
+    contents: list[bytes] = field(default_factory=list)  # as they were on the wire, dot-stuffed, without the dot
+    opened: int = 0
+    open_now: int = 0
+    open_most: int = 0
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+    reached: dict[str, asyncio.Event] = field(default_factory=dict)
+    port: int = 0
+
+    def event(self, step: str) -> asyncio.Event:
+        """Set when the step is reached."""
+        return self.reached.setdefault(step, asyncio.Event())
+
+    def steps(self) -> list[str]:
+        """The first word of every command."""
+        return [line.split()[0].upper() if line else "" for line in self.heard]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        self.open_now += 1
+        self.open_most = max(self.open_most, self.open_now)
+        self.writers.append(writer)
+        try:
+            await self._converse(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            pass
+        finally:
+            self.open_now -= 1
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        going = await self._say(writer, "banner")
+        while going:
+            line = (await reader.readuntil(b"\r\n")).decode().rstrip("\r\n")
+            self.heard.append(line)
+            step = self._step(line)
+            going = await self._say(writer, step, line)
+            if step == "starttls" and self._is_yes(step, b"220"):
+                await writer.start_tls(server_context())
+            if step == "data" and self._is_yes(step, b"354"):
+                going = going and await self._content(reader, writer)
+            if step == "quit":
+                return
+
+    async def _content(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        content = await reader.readuntil(b"\r\n.\r\n")
+        self.contents.append(content.removesuffix(b".\r\n"))
+        return await self._say(writer, "dot")
+
+    def _step(self, line: str) -> str:
+        word = line.split(" ")[0].lower()
+        return word if word in USUAL else "line"
+
+    def _is_yes(self, step: str, code: bytes) -> bool:
+        said = self.script.get(step, USUAL[step])
+        return isinstance(said, list) or code in said
+
+    async def _say(self, writer: asyncio.StreamWriter, step: str, line: str = "") -> bool:
+        """Says what the script has for the step; whether the conversation goes on."""
+        said = next((what for name, what in self.script.items() if name == f"{step} {_address(line)}"), None)
+        said = self.script.get(step, USUAL[step]) if said is None else said
+        if isinstance(said, list):
+            said = said.pop(0) if said else USUAL[step]
+        self.event(step).set()
+        if said == SILENCE:
+            await asyncio.Event().wait()
+        if said == CUT:
+            writer.transport.abort()
+            return False
+        writer.write(said.removesuffix(CLOSE))
+        await writer.drain()
+        return not said.endswith(CLOSE)
+
+
+def _address(line: str) -> str:
+    return line.partition("<")[2].partition(">")[0]
+
+
+@asynccontextmanager
+async def scripted_server(script: Script | None = None, *, tls: bool = False) -> AsyncIterator[ScriptedServer]:
+    """A ScriptedServer that listens on a free port of 127.0.0.1."""
+    scripted = ScriptedServer(script or {})
+    tasks: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(scripted.serve(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(
+        accept, "127.0.0.1", 0, ssl=server_context() if tls else None, limit=16 * 1024 * 1024
+    )
+    scripted.port = server.sockets[0].getsockname()[1]
+    try:
+        yield scripted
+    finally:
+        server.close()
+        for task in list(tasks):
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def cram_md5_challenge() -> bytes:
+    """A challenge of RFC 2195."""
+    return b"334 " + base64.b64encode(b"<1896.697170952@scripted>") + b"\r\n"
