@@ -33,7 +33,7 @@ def render(folder: Path) -> Render:
             (folder / name).write_text(words, encoding="utf-8")
         content = Content(to=(ADA,), **fields)
         renderer = Renderer(folder, sender)
-        return renderer.message(7, "ik-7", renderer.content(content.to_json()))
+        return renderer.message(7, "ik-7", renderer.content(content.to_json()), asked_at=1_800_000_000.0)
 
     return render_one
 
@@ -78,7 +78,7 @@ def test_the_emails_own_subject_and_sender_win(render: Render) -> None:
     assert message.subject == "Mine"
 
     renderer = Renderer(Path("nowhere"), SHOP)
-    assert renderer.message(1, "k", Content(to=(ADA,), sender=other, subject="S", text="T")).sender == other
+    assert renderer.message(1, "k", Content(to=(ADA,), sender=other, subject="S", text="T"), 1.0).sender == other
 
 
 def test_templates_may_include_and_extend_each_other(render: Render) -> None:
