@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Executable, Select, and_, delete, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Executable, Select, and_, delete, func, literal, select, update
 
 from posthouse.core.lifecycle import TERMINAL
 from posthouse.store.database import Database
-from posthouse.store.rows import locking
+from posthouse.store.rows import apart, by_index, locking
 from posthouse.store.schema import Instant, attempts, contents, sends, status_is
 
 BATCH_ROWS: Final = 1000
@@ -61,6 +61,7 @@ class Retention:
         self._database = database
         self._contents = _Walk()
         self._answers = _Walk()
+        self._ended = [status_is(*statuses) for statuses in apart(database, TERMINAL_ORDERED)]
 
     def purge(self, limits: Limits, now: float) -> bool:
         """Deletes one batch of each kind. Returns whether there is more to do."""
@@ -73,12 +74,12 @@ class Retention:
         return any(more)
 
     def _purge_contents(self, before: float) -> bool:
-        ended = status_is(*TERMINAL_ORDERED)
-        oldest = select(func.min(sends.c.updated_at)).where(ended)
+        oldest = [select(func.min(sends.c.updated_at)).where(ended) for ended in self._ended]
 
-        def old(since: float, until: float) -> Select[Any]:
+        def old(since: float, until: float) -> list[Select[Any]]:
             found = select(sends.c.id).join(contents, contents.c.send_id == sends.c.id)
-            return locking(found.where(ended, _within(sends.c.updated_at, since, until)), self._database)
+            found = found.where(_within(sends.c.updated_at, since, until))
+            return [self._locking(found.where(ended)) for ended in self._ended]
 
         return self._purge_walking(
             self._contents, oldest, old, lambda ids: delete(contents).where(contents.c.send_id.in_(ids)), before
@@ -87,12 +88,13 @@ class Retention:
     def _purge_raw_answers(self, before: float) -> bool:
         oldest = select(func.min(attempts.c.ended_at))
 
-        def old(since: float, until: float) -> Select[Any]:
-            return select(attempts.c.id).where(attempts.c.raw.is_not(None), _within(attempts.c.ended_at, since, until))
+        def old(since: float, until: float) -> list[Select[Any]]:
+            found = select(attempts.c.id).where(attempts.c.raw.is_not(None))
+            return [found.where(_within(attempts.c.ended_at, since, until))]
 
         return self._purge_walking(
             self._answers,
-            oldest,
+            [oldest],
             old,
             lambda ids: update(attempts).where(attempts.c.id.in_(ids)).values(raw=None),
             before,
@@ -101,18 +103,18 @@ class Retention:
     def _purge_walking(
         self,
         walk: _Walk,
-        oldest: Select[Any],
-        old: Callable[[float, float], Select[Any]],
+        oldest: Sequence[Select[Any]],
+        old: Callable[[float, float], Sequence[Select[Any]]],
         remove: Callable[[Sequence[int]], Executable],
         before: float,
     ) -> bool:
         """One batch within the walk's next stretch; whether there is more to do."""
         with self._database.write() as connection:
-            stretch = walk.stretch(None if walk.begun else connection.scalar(oldest), before)
+            stretch = walk.stretch(None if walk.begun else _earliest(connection, oldest), before)
             if stretch is None:
                 return False
             since, until = stretch
-            ids = connection.scalars(old(since, until).limit(BATCH_ROWS)).all()
+            ids = _batch(connection, old(since, until))
             if ids:
                 connection.execute(remove(ids))
         if len(ids) == BATCH_ROWS:
@@ -135,20 +137,32 @@ class Retention:
             return len(ids) == BATCH_ROWS
 
     def _purge_sends(self, before: float) -> bool:
-        old = (
-            select(sends.c.id)
-            .where(status_is(*TERMINAL_ORDERED), sends.c.updated_at < literal(before, Instant))
-            .order_by(sends.c.updated_at)
-            .limit(BATCH_ROWS)
-        )
+        old = select(sends.c.id).where(sends.c.updated_at < literal(before, Instant)).order_by(sends.c.updated_at)
         with self._database.write() as connection:
-            ids = connection.scalars(locking(old, self._database)).all()
+            ids = _batch(connection, [self._locking(old.where(ended)) for ended in self._ended])
             if not ids:
                 return False
             connection.execute(delete(contents).where(contents.c.send_id.in_(ids)))
             connection.execute(delete(attempts).where(attempts.c.send_id.in_(ids)))
             connection.execute(delete(sends).where(sends.c.id.in_(ids)))
             return len(ids) == BATCH_ROWS
+
+    def _locking(self, query: Select[Any]) -> Select[Any]:
+        return locking(by_index(query, "email_sends_ended"), self._database)
+
+
+def _earliest(connection: Connection, queries: Sequence[Select[Any]]) -> float | None:
+    found = [connection.scalar(query) for query in queries]
+    return min((at for at in found if at is not None), default=None)
+
+
+def _batch(connection: Connection, queries: Sequence[Select[Any]]) -> list[int]:
+    """Up to BATCH_ROWS ids from all queries together."""
+    ids: list[int] = []
+    for query in queries:
+        if len(ids) < BATCH_ROWS:
+            ids += connection.scalars(query.limit(BATCH_ROWS - len(ids)))
+    return ids
 
 
 TERMINAL_ORDERED: Final = tuple(sorted(TERMINAL))

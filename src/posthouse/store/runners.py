@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from importlib import import_module
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -11,8 +13,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session
 
 from posthouse.errors import SchemaError, UnsupportedConnection
-from posthouse.store.database import POSTGRESQL, SQLITE, missing_in_sqlite, translate
+from posthouse.store.database import MARIADB, MYSQL, POSTGRESQL, SQLITE, missing_in_sqlite, translate
 from posthouse.store.enqueue import Row, Runner
+from posthouse.store.mysql import MISSING, error_number
 
 
 def runner_for(connection: object) -> Runner:
@@ -25,11 +28,14 @@ def runner_for(connection: object) -> Runner:
         return _SqlAlchemyRunner(connection)
     if isinstance(connection, sqlite3.Connection):
         return _SqliteRunner(connection)
-    if any(kind.__module__.partition(".")[0] == "psycopg" for kind in type(connection).__mro__):
+    packages = {kind.__module__.partition(".")[0] for kind in type(connection).__mro__}
+    if "psycopg" in packages:
         return _psycopg_runner(connection)
+    for package in packages & {"pymysql", "MySQLdb"}:
+        return _mysql_runner(connection, package)
     raise UnsupportedConnection(
         f"enqueue can't write through a {type(connection).__module__}.{type(connection).__qualname__}; hand it a "
-        "SQLAlchemy Connection or Session, or a sqlite3 or psycopg connection"
+        "SQLAlchemy Connection or Session, or a sqlite3, psycopg, PyMySQL or mysqlclient connection"
     )
 
 
@@ -40,24 +46,26 @@ def _refuse_autocommit() -> UnsupportedConnection:
     )
 
 
-_PLACEHOLDERS: Final = {SQLITE: ("qmark",), POSTGRESQL: ("pyformat", "format")}
+_PLACEHOLDERS: Final = {SQLITE: ("qmark",), POSTGRESQL: ("pyformat", "format"), MYSQL: ("pyformat", "format")}
 """The styles that our statements are written in."""
 
 
 class _SqlAlchemyRunner:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.dialect = connection.dialect.name
+        self.dialect = MYSQL if connection.dialect.name == MARIADB else connection.dialect.name
         if connection.dialect.paramstyle not in _PLACEHOLDERS.get(self.dialect, ()):
             raise UnsupportedConnection(
                 f"a {self.dialect} connection through {connection.dialect.driver}; Posthouse knows sqlite through "
-                "sqlite3 and postgresql through psycopg"
+                "sqlite3, postgresql through psycopg, and mysql through PyMySQL and mysqlclient"
             )
         if not connection.in_transaction():
             connection.begin()  # as its first statement would
         driver = connection.connection.driver_connection
         if isinstance(driver, sqlite3.Connection):
             _begin_sqlite(driver)
+        elif self.dialect == MYSQL:
+            _refuse_mysql_autocommit(self, driver)
         elif getattr(driver, "autocommit", False):
             raise _refuse_autocommit()
 
@@ -133,3 +141,50 @@ class _PsycopgRunner:
             raise SchemaError(
                 f"the tables are missing or older than this release ({error}); run: posthouse migrate"
             ) from None
+
+
+def _mysql_runner(connection: Any, package: str) -> Runner:
+    if not hasattr(connection, "commit"):
+        raise UnsupportedConnection(f"a {type(connection).__qualname__}; hand enqueue the connection itself")
+    # A cursor of our own: the application's may return rows of any kind.
+    runner = _MysqlRunner(connection, import_module(f"{package}.cursors").Cursor)
+    _refuse_mysql_autocommit(runner, connection)
+    return runner
+
+
+def _refuse_mysql_autocommit(runner: Runner, driver: Any) -> None:
+    if not driver.get_autocommit():
+        return
+    # Outside a transaction a savepoint is gone with its own statement.
+    runner.run("SAVEPOINT posthouse_begun", ())
+    try:
+        runner.run("RELEASE SAVEPOINT posthouse_begun", ())
+    except Exception as error:
+        if error_number(getattr(error, "orig", error)) == _NO_SAVEPOINT:
+            raise _refuse_autocommit() from None
+        raise
+
+
+_NO_SAVEPOINT: Final = 1305  # ER_SP_DOES_NOT_EXIST
+
+
+class _MysqlRunner:
+    """On a connection of PyMySQL or mysqlclient, which are used in the same way."""
+
+    dialect = MYSQL
+
+    def __init__(self, connection: Any, cursor_class: type[Any]) -> None:
+        self._connection = connection
+        self._cursor_class = cursor_class
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        with closing(self._connection.cursor(self._cursor_class)) as cursor:
+            try:
+                cursor.execute(sql, tuple(parameters))
+            except Exception as error:
+                if error_number(error) in MISSING:
+                    raise SchemaError(
+                        f"the tables are missing or older than this release ({error}); run: posthouse migrate"
+                    ) from None
+                raise
+            return list(cursor.fetchall()) if cursor.description else []

@@ -24,7 +24,8 @@ from sqlalchemy import (
     literal_column,
     text,
 )
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from posthouse.core.lifecycle import TERMINAL, Status
 from posthouse.email import KEY_CHARS_MAX
@@ -44,6 +45,9 @@ class Instant(TypeDecorator[float]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return mysql.DATETIME(fsp=6) if dialect.name == "mysql" else self.impl_instance
+
     def process_bind_param(self, value: float | None, dialect: Dialect) -> datetime | None:
         return None if value is None else to_datetime(value, dialect.name)
 
@@ -60,6 +64,11 @@ def to_datetime(seconds: float, dialect_name: str) -> datetime:
 
 
 BigId = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER is SQLite's rowid
+LongText = Text().with_variant(mysql.LONGTEXT(), "mysql")  # its TEXT ends at 64 KB
+EMPTY: Final = text("('')")  # as an expression: MySQL takes no other default for a text without limit
+
+MYSQL_TABLE: Final = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+"""Four-byte characters, and keys that differ in case or accents are different."""
 
 
 def status_is(*statuses: Status) -> ColumnElement[bool]:
@@ -74,10 +83,15 @@ def _status_sql(statuses: Iterable[Status]) -> str:
     return f"status = {quoted[0]}" if len(quoted) == 1 else f"status IN ({', '.join(quoted)})"
 
 
-def _only(*statuses: Status) -> dict[str, Any]:
-    """Index options: only rows of these statuses, where the database has partial indexes."""
+def _index_of(statuses: Iterable[Status], name: str, *columns: str) -> tuple[Index, Index]:
+    """An index of the rows in these statuses; a full one behind the status where there are no partial indexes."""
     condition = text(_status_sql(statuses))
-    return {"postgresql_where": condition, "sqlite_where": condition}
+    partial = Index(name, *columns, postgresql_where=condition, sqlite_where=condition)
+    return partial.ddl_if(callable_=_has_partial_indexes), Index(name, "status", *columns).ddl_if("mysql")
+
+
+def _has_partial_indexes(_ddl: Any, _index: Any, _bind: Any, *, dialect: Dialect, **_: Any) -> bool:
+    return dialect.name != "mysql"
 
 
 _ENDED: Final = sorted(TERMINAL, key=str)
@@ -92,7 +106,7 @@ sends = Table(
     Column("type", String(63), nullable=False),
     Column("lane", String(190), nullable=False),
     Column("to_address", String(ADDRESS_CHARS), nullable=False),  # the first recipient, folded for look-ups
-    Column("recipients", Text, nullable=False),  # all of them, a JSON list
+    Column("recipients", LongText, nullable=False),  # all of them, a JSON list
     Column("status", String(12), nullable=False),
     Column("delivery", String(12), nullable=False, server_default="none"),
     Column("attempts", Integer, nullable=False, server_default="0"),  # calls made
@@ -103,38 +117,40 @@ sends = Table(
     Column("expires_at", Instant, nullable=False),
     Column("route", String(63)),  # of the latest attempt
     Column("message_id", String(ID_CHARS_MAX)),  # the provider's
-    Column("last_error", Text),
+    Column("last_error", LongText),
     Column("maybe_duplicate", Boolean, nullable=False, server_default=false()),
     Column("unknown_since", Instant),  # start of the first call whose outcome nobody knows yet
     Column("unknown_fence", Integer),  # that call's fence
     Column("after_key", String(KEY_CHARS_MAX)),
     Column("campaign", String(63)),
     Column("service", String(63)),
-    Column("tags", Text),  # a JSON list
-    Column("metadata", Text),  # a JSON object of text to text
+    Column("tags", LongText),  # a JSON list
+    Column("metadata", LongText),  # a JSON object of text to text
     Column("created_at", Instant, nullable=False),
     Column("first_attempt_at", Instant),
     Column("accepted_at", Instant),
     Column("last_event_at", Instant),
     Column("updated_at", Instant, nullable=False),
     UniqueConstraint("dedupe_key", name="email_sends_dedupe_key"),
-    Index("email_sends_due", "lane", "next_try_at", "id", **_only(Status.PENDING)),
-    Index("email_sends_claimed", "claimed_by", "id", **_only(Status.SENDING)),
-    Index("email_sends_unknown", "next_try_at", "id", **_only(Status.UNKNOWN)),
-    Index("email_sends_waiting", "after_key", "id", **_only(Status.WAITING)),
-    Index("email_sends_expiring", "expires_at", "id", **_only(Status.PENDING, Status.WAITING)),
-    Index("email_sends_ended", "updated_at", "id", **_only(*_ENDED)),
-    Index("email_sends_failed", "id", **_only(Status.FAILED)),
+    *_index_of([Status.PENDING], "email_sends_due", "lane", "next_try_at", "id"),
+    *_index_of([Status.SENDING], "email_sends_claimed", "claimed_by", "id"),
+    *_index_of([Status.UNKNOWN], "email_sends_unknown", "next_try_at", "id"),
+    *_index_of([Status.WAITING], "email_sends_waiting", "after_key", "id"),
+    *_index_of([Status.PENDING, Status.WAITING], "email_sends_expiring", "expires_at", "id"),
+    *_index_of(_ENDED, "email_sends_ended", "updated_at", "id"),
+    *_index_of([Status.FAILED], "email_sends_failed", "id"),
     Index("email_sends_to_address", "to_address", "id"),
     Index("email_sends_message_id", "message_id"),
     sqlite_autoincrement=True,  # an id is never used twice
+    **MYSQL_TABLE,
 )
 
 contents = Table(
     "email_contents",
     metadata,
     Column("send_id", BigId, primary_key=True, autoincrement=False),
-    Column("body", Text, nullable=False),  # versioned JSON, see `email.Content`
+    Column("body", LongText, nullable=False),  # versioned JSON, see `email.Content`
+    **MYSQL_TABLE,
 )
 
 attempts = Table(
@@ -151,15 +167,16 @@ attempts = Table(
     Column("outcome", String(16), nullable=False),
     Column("maybe_accepted", Boolean, nullable=False, server_default=false()),
     Column("code", String(CODE_CHARS_MAX), nullable=False, server_default=""),
-    Column("text", Text, nullable=False, server_default=""),
+    Column("text", LongText, nullable=False, server_default=EMPTY),
     Column("rule", String(RULE_CHARS_MAX), nullable=False, server_default=""),
     Column("message_id", String(ID_CHARS_MAX)),
     Column("request_id", String(ID_CHARS_MAX)),
-    Column("raw", Text),
+    Column("raw", LongText),
     # The guard of every settle: an attempt that is recorded already was settled already.
     UniqueConstraint("send_id", "fence", "via", name="email_attempts_once"),
     Index("email_attempts_ended", "ended_at"),
     sqlite_autoincrement=True,
+    **MYSQL_TABLE,
 )
 
 routes = Table(
@@ -168,9 +185,10 @@ routes = Table(
     Column("name", String(63), primary_key=True),
     Column("state", String(12), nullable=False),
     Column("held_until", Instant, nullable=False),
-    Column("reason", Text, nullable=False, server_default=""),
+    Column("reason", LongText, nullable=False, server_default=EMPTY),
     Column("strikes", Integer, nullable=False, server_default="0"),
     Column("changed_at", Instant, nullable=False),
+    **MYSQL_TABLE,
 )
 
 workers = Table(
@@ -183,6 +201,7 @@ workers = Table(
     Column("started_at", Instant, nullable=False),
     Column("heartbeat_at", Instant, nullable=False),
     sqlite_autoincrement=True,
+    **MYSQL_TABLE,
 )
 
 audit = Table(
@@ -193,6 +212,7 @@ audit = Table(
     Column("who", String(255), nullable=False),
     Column("action", String(32), nullable=False),
     Column("subject", String(255), nullable=False),
-    Column("detail", Text, nullable=False, server_default=""),
+    Column("detail", LongText, nullable=False, server_default=EMPTY),
     sqlite_autoincrement=True,
+    **MYSQL_TABLE,
 )
