@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     CursorResult,
@@ -283,7 +284,25 @@ def apply(connection: Connection, steps: Sequence[Step], now: float) -> None:
         connection.execute(_apply_sql(connection.dialect.name), {"changed": document})
     finished = [step.state.id for step in steps if step.change.delete_content]
     if finished:
-        connection.execute(delete(contents).where(contents.c.send_id.in_(finished)))
+        remove(connection, contents.c.send_id, finished)
+
+
+def remove(connection: Connection, column: Column[Any], values: Sequence[int], index: str = "PRIMARY") -> None:
+    """Deletes the rows that have one of these values in the column, which the index begins with."""
+    if connection.dialect.name == MYSQL:
+        connection.execute(_mysql_remove(column, index), {"gone": json.dumps(list(values))})
+    else:
+        connection.execute(delete(column.table).where(column.in_(values)))
+
+
+@cache
+def _mysql_remove(column: Column[Any], index: str) -> TextClause:
+    # Given a list, it walks a small table instead, and waits for rows that an application has not committed yet.
+    table = column.table.name
+    return text(
+        f"DELETE {table} FROM JSON_TABLE(:gone, '$[*]' COLUMNS (value BIGINT PATH '$')) AS gone "
+        f"STRAIGHT_JOIN {table} FORCE INDEX ({index}) ON {table}.{column.name} = gone.value"
+    )
 
 
 def _each_send_once(steps: Sequence[Step]) -> list[list[Step]]:

@@ -105,7 +105,8 @@ def _update(taking: Taking, dialect: str) -> str:
         f"WHEN attempts = 0 THEN {first} ELSE coalesce({following}, {first}) END"
     )
     sets = taking.sets.format(route=route)
-    return f"UPDATE email_sends SET fence = fence + 1, claimed_by = :worker, {sets}"
+    by_id = " FORCE INDEX (PRIMARY)" if dialect == MYSQL else ""
+    return f"UPDATE email_sends{by_id} SET fence = fence + 1, claimed_by = :worker, {sets}"
 
 
 @cache
