@@ -26,6 +26,7 @@ VERSION_TABLE: Final = "email_schema_version"
 _LOCK_NUMBER: Final = 0x706F7374  # "post": any number that is ours
 _MYSQL_LOCK: Final = text("SELECT GET_LOCK(CONCAT('posthouse ', MD5(DATABASE())), :seconds)")  # names are the server's
 _MYSQL_LOCK_S: Final = 3600
+_MYSQL_VERSION: Final = text("SELECT VERSION()")
 
 
 def migrate(database: Database) -> str:
@@ -62,7 +63,7 @@ def _migrating(database: Database) -> Iterator[Connection]:
 
 def _refuse_old_server(connection: Connection) -> None:
     if connection.dialect.name == MYSQL:
-        refuse_old_server(str(connection.scalar(text("SELECT VERSION()"))))
+        refuse_old_server(str(connection.scalar(_MYSQL_VERSION)))
 
 
 def version(database: Database) -> str | None:
