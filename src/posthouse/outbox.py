@@ -47,8 +47,8 @@ class Outbox:
     def enqueue(self, connection: object, email: Email) -> Enqueued:
         """Writes one email; it exists when the caller's transaction commits, and never existed if it rolls back.
 
-        `connection` is a SQLAlchemy Connection or Session, a sqlite3 or a psycopg connection. Raises InvalidEmail,
-        KeyReused, UnsupportedConnection, SchemaError; after each of the first three nothing was written and the
+        `connection` is a SQLAlchemy Connection or Session, a sqlite3, psycopg, PyMySQL or mysqlclient connection.
+        Raises InvalidEmail, KeyReused, UnsupportedConnection, SchemaError; after each of the first three nothing was written and the
         transaction is as usable as before.
         """
         return self.enqueue_many(connection, (email,))[0]
