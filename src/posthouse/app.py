@@ -134,7 +134,9 @@ class App:
         from posthouse.worker.processes import Processes
 
         if self.database.is_sqlite and count > 1:
-            raise ConfigError("database", "a SQLite file has one worker process; use PostgreSQL for more")
+            raise ConfigError(
+                "database", "a SQLite file has one worker process; use PostgreSQL, MariaDB or MySQL for more"
+            )
         self._ready_to_send()  # what would end each of them, again and again, is said once and by us
         self.database.close()
         processes = Processes(command, count, self.config.worker.shutdown_grace, self.chance)

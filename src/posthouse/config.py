@@ -215,8 +215,8 @@ class Config(Settings):
 
     database: Annotated[SecretValue, Field(repr=False)] = Field(
         description=(
-            "The application's own database: `sqlite:///posthouse.db` or `postgresql://user@host/name`; also "
-            "`env:NAME` or `file:PATH`. The environment variable `POSTHOUSE_DATABASE` wins."
+            "The application's own database: `sqlite:///posthouse.db`, `postgresql://user@host/name` or "
+            "`mysql://user@host/name` (MariaDB, MySQL); also `env:NAME` or `file:PATH`. The environment variable `POSTHOUSE_DATABASE` wins."
         )
     )
     sender: SenderValue | None = Field(None, description="The From of emails that name no sender themselves.")

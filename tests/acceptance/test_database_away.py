@@ -26,7 +26,7 @@ PATIENT = {**HASTY, "dead_after": "6s"}
 IMPATIENT = (
     POSTHOUSE[0],
     "-c",
-    "import posthouse.store.database as d; d.CALL_TIMEOUT_S = 1.5\nfrom posthouse.cli.main import main\nmain()",
+    "import posthouse.store.limits as d; d.CALL_TIMEOUT_S = 1.5\nfrom posthouse.cli.main import main\nmain()",
 )
 """The command, but that it waits for no answer of the database longer than this (it is 20 s, and no setting)."""
 

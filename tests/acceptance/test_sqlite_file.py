@@ -53,7 +53,7 @@ def test_several_processes_are_refused(on_sqlite: Installation, make_sandbox: Ma
     )
 
     assert ran.returncode == 2
-    assert "a SQLite file has one worker process; use PostgreSQL for more" in ran.stderr
+    assert "a SQLite file has one worker process; use PostgreSQL, MariaDB or MySQL for more" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

@@ -253,11 +253,17 @@ class Pause:
                 self.go()
 
 
+_WAITING: Final = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    "mysql": "SELECT count(*) FROM information_schema.innodb_trx JOIN information_schema.processlist "
+    "ON id = trx_mysql_thread_id WHERE db = database() AND trx_state = 'LOCK WAIT'",
+}
+
+
 def wait_until_blocked(engine: Engine) -> None:
-    """Returns when some session of this PostgreSQL database waits for a lock."""
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
+    """Returns when some session of this database waits for a lock."""
+    waiting = text(_WAITING[engine.dialect.name])
     deadline = time.monotonic() + LONG_S
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         while not connection.scalar(waiting):

@@ -1,4 +1,4 @@
-"""Two real transactions at once on PostgreSQL: each order of each pair ends in a state that is true."""
+"""Two real transactions at once on a server: each order of each pair ends in a state that is true."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from posthouse.core import intervention
 from posthouse.core.lifecycle import Status
@@ -19,6 +19,7 @@ from posthouse.errors import NotPossible
 from posthouse.store.database import Database
 from posthouse.store.queue import Report
 from posthouse.store.retention import Limits
+from posthouse.store.rows import lock
 from posthouse.store.schema import sends
 from posthouse.store.store import Store
 from tests.contract.store_support import (
@@ -34,7 +35,7 @@ from tests.contract.store_support import (
     wait_until_blocked,
 )
 
-pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+pytestmark = pytest.mark.parametrize("database_url", ["postgresql", "mysql"], indirect=True)
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_a_send_that_is_being_cancelled_is_not_claimed_and_its_neighbours_are(be
 def test_a_claim_passes_by_rows_that_another_transaction_holds(bench: Bench, other: Store) -> None:
     ids = bench.put(30)
     with other.database.write() as connection:
-        connection.execute(select(sends.c.id).where(sends.c.id.in_(ids[:10])).with_for_update())
+        lock(connection, other.database, ids[:10])
 
         # A claim that waited would run into the lock timeout: the rows stay locked until this block ends.
         assert [send.state.id for send in bench.claim(15)] == ids[10:25]
@@ -212,7 +213,7 @@ def test_batches_that_overlap_in_any_order_never_deadlock(bench: Bench, open_ano
 def test_a_taker_of_unknown_sends_passes_by_rows_that_another_transaction_holds(bench: Bench, other: Store) -> None:
     ids = bench.put(6, status="unknown", unknown_since=bench.now, unknown_fence=1)
     with other.database.write() as connection:
-        connection.execute(select(sends.c.id).where(sends.c.id.in_(ids[:3])).with_for_update())
+        lock(connection, other.database, ids[:3])
 
         taken = bench.store.queue.take_unknown(6, bench.worker, bench.now, lease_s=30)
 

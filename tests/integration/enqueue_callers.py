@@ -10,7 +10,10 @@ from typing import Any, Final
 
 import django.db
 import psycopg
+import pymysql
+import pytest
 from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
 from posthouse.store.store import Store
@@ -36,7 +39,24 @@ class Caller:
 
 def sqlalchemy_engine(url: str) -> Engine:
     """An engine as an application would make it: nothing of ours."""
-    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://").replace("mysql://", "mysql+pymysql://"))
+
+
+def pymysql_connection(url: str, **options: Any) -> pymysql.Connection[Any]:
+    """A connection as an application would make it."""
+    return pymysql.connect(**mysql_parts(url), **options)
+
+
+def mysql_parts(url: str) -> dict[str, Any]:
+    """What both drivers call the parts of a URL."""
+    parsed = make_url(url)
+    return {
+        "host": parsed.host,
+        "port": parsed.port or 3306,
+        "user": parsed.username,
+        "password": parsed.password or "",
+        "database": parsed.database,
+    }
 
 
 def sqlite_file(url: str) -> str:
@@ -61,10 +81,13 @@ def sqlalchemy_session(url: str) -> Iterator[Caller]:
 
 @contextmanager
 def driver(url: str) -> Iterator[Caller]:
-    """sqlite3 or psycopg, as they come: the first statement begins a transaction."""
+    """sqlite3, psycopg or PyMySQL, as they come: the first statement begins a transaction."""
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(sqlite_file(url), timeout=30)) as connection:
             yield Caller(connection, connection.execute, connection.commit, connection.rollback)
+    elif url.startswith("mysql"):
+        with closing(pymysql_connection(url)) as connection__:
+            yield _by_cursor(connection__)
     else:
         with psycopg.connect(url) as connection_:
             yield Caller(
@@ -84,6 +107,10 @@ def driver_in_autocommit(url: str) -> Iterator[Caller]:
                 lambda: connection.execute("COMMIT"),
                 lambda: connection.execute("ROLLBACK"),
             )
+    elif url.startswith("mysql"):
+        with closing(pymysql_connection(url, autocommit=True)) as connection__:
+            connection__.begin()
+            yield _by_cursor(connection__)
     else:
         with psycopg.connect(url, autocommit=True) as connection_:
             transaction = connection_.transaction()
@@ -99,6 +126,8 @@ def driver_in_autocommit(url: str) -> Iterator[Caller]:
 @contextmanager
 def django_connection(url: str) -> Iterator[Caller]:
     """Django's, inside `transaction.atomic()`; another such block follows on each end of one."""
+    if url.startswith("mysql"):
+        pytest.skip("a Django connection to MariaDB is refused")
     with pointed_at(url) as wrapper:
         block = _AtomicBlock()
 
@@ -130,6 +159,23 @@ class _AtomicBlock:
     def rollback(self) -> None:
         self.end(roll_back=True)
         self._begin()
+
+
+def _by_cursor(connection: Any) -> Caller:
+    def execute(sql: str) -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall()
+
+    return Caller(connection, execute, connection.commit, connection.rollback)
+
+
+@contextmanager
+def mysqlclient(url: str) -> Iterator[Caller]:
+    """The other driver of MariaDB and MySQL."""
+    mysqldb = pytest.importorskip("MySQLdb", reason="mysqlclient is not installed")
+    with closing(mysqldb.connect(**mysql_parts(url), charset="utf8mb4")) as connection:
+        yield _by_cursor(connection)
 
 
 KINDS: Final = {

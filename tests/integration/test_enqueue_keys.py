@@ -6,8 +6,10 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 from sqlalchemy import func, select
 
@@ -18,7 +20,7 @@ from posthouse.store.database import Database
 from posthouse.store.schema import contents, sends
 from posthouse.store.store import Store
 from tests.contract.store_support import email, outbox, race
-from tests.integration.enqueue_callers import sqlite_file
+from tests.integration.enqueue_callers import pymysql_connection, sqlite_file
 
 WRITERS = 50
 
@@ -36,11 +38,15 @@ def counts(store: Store) -> tuple[int, int]:
     return number[0] or 0, number[1] or 0
 
 
+def _connect(url: str) -> sqlite3.Connection | psycopg.Connection | pymysql.Connection[Any]:
+    if url.startswith("sqlite"):
+        return sqlite3.connect(sqlite_file(url), timeout=60)
+    return pymysql_connection(url) if url.startswith("mysql") else psycopg.connect(url)
+
+
 def _write_once(url: str, key: str, text: str) -> Enqueued | KeyReused:
     """One writer with a connection of its own, as another process would have."""
-    with closing(
-        sqlite3.connect(sqlite_file(url), timeout=60) if url.startswith("sqlite") else psycopg.connect(url)
-    ) as connection:
+    with closing(_connect(url)) as connection:
         try:
             enqueued = outbox().enqueue(connection, email(key, text=text))
         except KeyReused as refused:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -199,24 +200,40 @@ def test_a_nested_transaction_of_sqlalchemy_goes_with_its_email(database_url: st
     assert keys(store) == ["kept", "kept-1", "kept-2"]
 
 
-def test_a_failure_inside_many_leaves_nothing_of_them(caller: Caller, store: Store, database_url: str) -> None:
+_FULL_DISK = (
+    "CREATE TRIGGER full_disk BEFORE INSERT ON email_sends FOR EACH ROW IF NEW.dedupe_key = 'bad' "
+    "THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the disk is full'; END IF"
+)
+
+
+def test_a_failure_inside_many_leaves_nothing_of_them(
+    caller: Caller, database: Database, store: Store, database_url: str
+) -> None:
     if database_url.startswith("sqlite"):
         caller.execute(
             "CREATE TEMP TRIGGER full BEFORE INSERT ON main.email_sends WHEN new.dedupe_key = 'bad' "
             "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
         )
-    else:
+    elif database_url.startswith("postgresql"):
         caller.execute("ALTER TABLE email_sends ADD CONSTRAINT full_disk CHECK (dedupe_key <> 'bad')")
+    else:
+        caller.rollback()  # this would commit the caller's transaction
+        with database.write() as connection:
+            connection.execute(text(_FULL_DISK))
+        caller.execute("BEGIN")
     many = [email(f"new-{n}") for n in range(250)] + [email("bad")]
 
     with pytest.raises(Exception, match=r"full"):
         outbox().enqueue_many(caller.connection, many)
 
     caller.execute("SELECT 1")  # still usable
-    if not database_url.startswith("sqlite"):
+    if database_url.startswith("postgresql"):
         caller.execute("ALTER TABLE email_sends DROP CONSTRAINT full_disk")
     caller.order(1)
     caller.commit()
+    if database_url.startswith("mysql"):
+        with database.write() as connection:
+            connection.execute(text("DROP TRIGGER full_disk"))
     assert (keys(store), orders(database_url)) == ([], [1])
 
 
@@ -242,6 +259,8 @@ def test_missing_tables_are_named_with_the_way_out(caller: Caller, database: Dat
 
 
 def _raw_autocommit(caller: Caller) -> bool:
+    if isinstance(caller.connection, pymysql.Connection):
+        return bool(caller.connection.get_autocommit())
     return isinstance(caller.connection, sqlite3.Connection) and caller.connection.isolation_level is None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from posthouse.store.database import POSTGRESQL
+from posthouse.store.database import MYSQL, POSTGRESQL
 from posthouse.store.schema import to_datetime
 
 
@@ -23,6 +23,15 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     NUMBER = "double precision"
     INSTANT = "float8"  # seconds since 1970
+
+
+_MYSQL_TYPES: Final = {
+    Kind.INTEGER: "BIGINT",
+    Kind.TEXT: "LONGTEXT CHARACTER SET utf8mb4",
+    Kind.BOOLEAN: "TINYINT",
+    Kind.NUMBER: "DOUBLE",
+    Kind.INSTANT: "DATETIME(6)",
+}
 
 
 class Batch:
@@ -40,6 +49,9 @@ class Batch:
             chosen = ", ".join(_from_epoch(column, kind) for column, kind in self.columns.items())
             source = f"json_to_recordset(CAST({parameter} AS json)) AS given({typed})"
             return f"(SELECT {chosen} FROM {source}) AS {self.name}"
+        if dialect == MYSQL:
+            read = (f"{column} {_MYSQL_TYPES[kind]} PATH '$.{column}'" for column, kind in self.columns.items())
+            return f"JSON_TABLE({parameter}, '$[*]' COLUMNS ({', '.join(read)})) AS {self.name}"
         chosen = ", ".join(f"json_extract(value, '$.{column}') AS {column}" for column in self.columns)
         return f"(SELECT {chosen} FROM json_each({parameter})) AS {self.name}"
 
@@ -62,5 +74,5 @@ def _from_epoch(column: str, kind: Kind) -> str:
 
 
 def str_time(seconds: float) -> str:
-    """The text in which SQLite keeps a time, as SQLAlchemy writes it."""
+    """The text of a time in UTC, which SQLite keeps and MariaDB and MySQL read."""
     return to_datetime(seconds, "sqlite").isoformat(" ", "microseconds")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, literal, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.routing import RouteHealth, RouteState
-from posthouse.store.database import POSTGRESQL, Database
+from posthouse.store.database import MYSQL, POSTGRESQL, Database
 from posthouse.store.schema import Instant, routes, sends, status_is, workers
 
 
@@ -38,19 +38,15 @@ class Control:
         now = self._database.now()
         row = {"host": host, "pid": pid, "version": version, "started_at": now, "heartbeat_at": now}
         with self._database.write() as connection:
-            statement = insert(workers).values(**row).returning(workers.c.id)
-            return int(connection.execute(statement).scalar_one())
+            (id_,) = connection.execute(insert(workers).values(**row)).inserted_primary_key or (0,)
+            return int(id_)
 
     def heartbeat(self, worker: int) -> float | None:
         """Says that the worker lives; the database's time, or None when its row is gone."""
-        statement = (
-            update(workers)
-            .where(workers.c.id == worker)
-            .values(heartbeat_at=self._database.now())
-            .returning(workers.c.heartbeat_at)
-        )
+        mine = workers.c.id == worker
         with self._database.write() as connection:
-            at = connection.execute(statement).scalar()
+            connection.execute(update(workers).where(mine).values(heartbeat_at=self._database.now()))
+            at = connection.scalar(select(workers.c.heartbeat_at).where(mine))
             return None if at is None else float(at)
 
     def leave(self, worker: int) -> None:
@@ -96,9 +92,11 @@ class Control:
         return _health(row)
 
     def _insert_missing(self, health: RouteHealth, now: float) -> Any:
+        row = {"name": health.name, **_values(health, now)}
+        if self._database.dialect == MYSQL:
+            return mysql.insert(routes).values(row).on_duplicate_key_update(name=health.name)
         dialect_insert: Any = postgresql.insert if self._database.dialect == POSTGRESQL else sqlite.insert
-        statement = dialect_insert(routes).values(name=health.name, **_values(health, now))
-        return statement.on_conflict_do_nothing(index_elements=["name"])
+        return dialect_insert(routes).values(row).on_conflict_do_nothing(index_elements=["name"])
 
 
 def _values(health: RouteHealth, now: float) -> dict[str, Any]:

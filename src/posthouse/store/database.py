@@ -22,17 +22,20 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql import ColumnElement
 
 from posthouse.errors import ConfigError, DatabaseUnavailable, SchemaError
+from posthouse.store.limits import (
+    CONNECT_TIMEOUT_S,
+    IDLE_IN_TRANSACTION_TIMEOUT_S,
+    LOCK_TIMEOUT_S,
+    POOL_SIZE,
+    STATEMENT_TIMEOUT_S,
+)
+from posthouse.store.mysql import MISSING, MISTAKES, error_number, mysql_engine
 from posthouse.store.schema import Instant
 
-STATEMENT_TIMEOUT_S: Final = 10
-LOCK_TIMEOUT_S: Final = 5
-CONNECT_TIMEOUT_S: Final = 5
-IDLE_IN_TRANSACTION_TIMEOUT_S: Final = 30
-CALL_TIMEOUT_S: Final = 20
-"""After this a caller stops waiting, whatever the driver does: longer than every limit above it."""
+SQLITE, POSTGRESQL, MYSQL = "sqlite", "postgresql", "mysql"
+MARIADB: Final = "mariadb"
+"""Another name for MYSQL, in URLs and as the dialect of a caller's own connection."""
 
-POOL_SIZE: Final = 4
-SQLITE, POSTGRESQL = "sqlite", "postgresql"
 READ_ONLY: Final = "25006"
 """PostgreSQL's code for a write where none is allowed, as on a server that a failover has made a standby."""
 
@@ -42,7 +45,7 @@ Clock = Callable[[], float]
 class Database:
     """One engine, and the two kinds of transaction on it.
 
-    `clock` is the database's clock where the database runs in this process (SQLite); PostgreSQL uses its own.
+    `clock` is the database's clock where the database runs in this process (SQLite); a server uses its own.
     """
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
@@ -64,6 +67,8 @@ class Database:
         """The database's time, as an expression in a statement."""
         if self.dialect == POSTGRESQL:
             return func.clock_timestamp(type_=Instant)
+        if self.dialect == MYSQL:
+            return func.utc_timestamp(6, type_=Instant)
         return literal(self.clock(), type_=Instant)
 
     @contextmanager
@@ -90,7 +95,7 @@ class Database:
 
 
 def open_database(url: str, clock: Clock) -> Database:
-    """A Database for `sqlite:///…` or `postgresql://…`. Connects at the first use. Raises ConfigError."""
+    """A Database for `sqlite:///…`, `postgresql://…` or `mysql://…`. Connects at the first use. Raises ConfigError."""
     parsed = make_url(url)
     name = parsed.get_backend_name()
     try:
@@ -98,9 +103,12 @@ def open_database(url: str, clock: Clock) -> Database:
             return Database(_sqlite_engine(parsed), clock)
         if name == POSTGRESQL:
             return Database(_postgresql_engine(parsed), clock)
+        if name in (MYSQL, MARIADB):
+            return Database(mysql_engine(parsed), clock)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
-        raise ConfigError("database", f"its driver is missing ({error}); pip install 'posthouse[{name}]'") from None
-    raise ConfigError("database", f"{name} is not supported; use sqlite or postgresql")
+        extra = MYSQL if name == MARIADB else name
+        raise ConfigError("database", f"its driver is missing ({error}); pip install 'posthouse[{extra}]'") from None
+    raise ConfigError("database", f"{name} is not supported; use sqlite, postgresql, mysql or mariadb")
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -178,7 +186,7 @@ def translate(error: DBAPIError) -> Exception:
     """Our exception for a driver's: tables that are missing, or a database that is away; else the same."""
     if (missing := schema_error(error.orig)) is not None:
         return missing
-    if isinstance(error, ProgrammingError):
+    if isinstance(error, ProgrammingError) or error_number(error.orig) in MISTAKES:
         return error
     return DatabaseUnavailable(f"the database is not available: {_first_line(error.orig)}")
 
@@ -187,7 +195,8 @@ def schema_error(error: BaseException | None) -> SchemaError | None:
     """Our exception for a driver's that is about a table or a column that does not exist; else None."""
     said = _first_line(error)
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)  # psycopg's name for it, and psycopg2's
-    if state in ("42P01", "42703") or any(words in said for words in _MISSING_IN_SQLITE):
+    missing = state in ("42P01", "42703") or error_number(error) in MISSING
+    if missing or any(words in said for words in _MISSING_IN_SQLITE):
         return SchemaError(f"the tables are missing or older than this release ({said}); run: posthouse migrate")
     return None
 

@@ -20,7 +20,7 @@ from posthouse.core.lifecycle import Status
 from posthouse.email import CheckedEmail
 from posthouse.errors import KeyReused
 from posthouse.store.batch import Batch, Kind, str_time
-from posthouse.store.database import POSTGRESQL, SQLITE
+from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE
 from posthouse.store.schema import ADDRESS_CHARS, to_datetime
 from posthouse.store.script import Script
 
@@ -31,6 +31,10 @@ CHUNK: Final = 500
 
 CHUNK_CHARS_MAX: Final = 16 * 1024 * 1024
 """Content a statement, but for one that is larger alone: a JSON document in PostgreSQL ends at 256 MB."""
+
+
+MYSQL_CHUNK_CHARS_MAX: Final = 1024 * 1024
+"""The same for MariaDB, which takes 16 MB a statement by default: escaped, a character is up to 7 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,15 @@ class Stored:
 
     id: int
     key: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The row of a key, after the writing."""
+
+    id: int
+    fingerprint: str
     created: bool
 
 
@@ -84,6 +97,10 @@ def _times(dialect: str, send_at: str, expires: str, max_age_s: str, now: str) -
 
     With the database's own clock, a server whose clock is wrong delays nothing and expires nothing.
     """
+    if dialect == MYSQL:
+        due = f"coalesce(CAST({send_at} AS DATETIME(6)), UTC_TIMESTAMP(6))"
+        ends = f"coalesce(CAST({expires} AS DATETIME(6)), {due} + INTERVAL {max_age_s} MICROSECOND)"
+        return f"{due}, {ends}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)"
     if dialect != POSTGRESQL:
         return f"coalesce({send_at}, {now}), {expires}, {now}, {now}"
     due = f"coalesce({send_at}::timestamptz, clock_timestamp())"
@@ -147,17 +164,17 @@ def insert_sends(dialect: str, new: Sequence[NewSend], clock: Callable[[], float
 
 def _insert_chunks(dialect: str, new: Sequence[NewSend], clock: Callable[[], float]) -> Script[list[Stored]]:
     stored: list[Stored] = []
-    for chunk in _chunks(new):
+    for chunk in _chunks(new, MYSQL_CHUNK_CHARS_MAX if dialect == MYSQL else CHUNK_CHARS_MAX):
         stored += yield from _insert_chunk(dialect, chunk, clock)
     return stored
 
 
-def _chunks(new: Sequence[NewSend]) -> Iterator[list[NewSend]]:
+def _chunks(new: Sequence[NewSend], chars_max: int) -> Iterator[list[NewSend]]:
     chunk: list[NewSend] = []
     chars = 0
     for item in new:
         size = len(item.email.stored)
-        if chunk and (len(chunk) == CHUNK or chars + size > CHUNK_CHARS_MAX):
+        if chunk and (len(chunk) == CHUNK or chars + size > chars_max):
             yield chunk
             chunk, chars = [], 0
         chunk.append(item)
@@ -186,20 +203,30 @@ def _insert_chunk(dialect: str, new: Sequence[NewSend], clock: Callable[[], floa
     first_of_key: dict[str, NewSend] = {}
     for item in new:
         first_of_key.setdefault(item.email.key, item)
-    created = yield from _write(dialect, list(first_of_key.values()), clock())
-    existing = yield from _existing(dialect, [key for key in first_of_key if key not in created])
-    fingerprints = {key: first_of_key[key].email.fingerprint for key in created} | {
-        key: fingerprint for key, (_, fingerprint) in existing.items()
-    }
+    once = list(first_of_key.values())
+    if dialect == MYSQL:
+        found = yield from _write_on_mysql(dialect, once)
+    else:
+        found = yield from _write_or_find(dialect, once, clock())
     stored, seen = [], set()
     for item in new:
         key = item.email.key
-        id_ = created[key] if key in created else existing[key][0]
-        if fingerprints[key] != item.email.fingerprint:
-            raise KeyReused(key, id_)
-        stored.append(Stored(id_, key, created=key in created and key not in seen))
+        row = found[key]
+        if row.fingerprint != item.email.fingerprint:
+            raise KeyReused(key, row.id)
+        stored.append(Stored(row.id, key, created=row.created and key not in seen))
         seen.add(key)
     return stored
+
+
+def _write_or_find(dialect: str, new: Sequence[NewSend], now: float) -> Script[dict[str, _Found]]:
+    created = yield from _write(dialect, new, now)
+    existing = yield from _existing(dialect, [item.email.key for item in new if item.email.key not in created])
+    return {
+        item.email.key: _Found(created[item.email.key], item.email.fingerprint, created=True)
+        for item in new
+        if item.email.key in created
+    } | {key: _Found(id_, fingerprint, created=False) for key, (id_, fingerprint) in existing.items()}
 
 
 def _write(dialect: str, new: Sequence[NewSend], now: float) -> Script[dict[str, int]]:
@@ -237,6 +264,52 @@ def _existing(dialect: str, keys: Sequence[str]) -> Script[dict[str, tuple[int, 
         return {}
     rows = yield _sql(dialect).select_by_key(len(keys)), keys
     return {key: (id_, fingerprint) for id_, key, fingerprint in rows}
+
+
+def _write_on_mysql(dialect: str, new: Sequence[NewSend]) -> Script[dict[str, _Found]]:
+    """Writes those whose key is new, and finds all.
+
+    There an INSERT doesn't say what it did, so the idempotency key, which no other call has, tells whose a row is.
+    """
+    parameters: list[Any] = []
+    for item in new:
+        *given, send_at, expires, max_age_s, _now, _body = _new_row(item, 0.0, own_clock=True)
+        send_at, expires = (_moment(dialect, send_at), _moment(dialect, expires))
+        parameters += [*map(_ascii, given), send_at, expires, send_at, round(max_age_s * 1_000_000)]
+    yield (_MYSQL_INSERT + ", ".join([_MYSQL_ROW] * len(new)) + _MYSQL_ONCE), parameters
+    keys = ", ".join([_MYSQL_TEXT] * len(new))
+    rows = yield _MYSQL_FIND.format(keys=keys), [_ascii(item.email.key) for item in new]
+    ours = {item.idempotency_key: item for item in new}
+    found = {
+        bytes.fromhex(key).decode(): _Found(id_, fingerprint, created=idempotency_key in ours)
+        for id_, key, fingerprint, idempotency_key in rows
+    }
+    bodies = [(found[item.email.key].id, _ascii(item.email.stored)) for item in new if found[item.email.key].created]
+    if bodies:
+        values = ", ".join([f"(%s, {_MYSQL_TEXT})"] * len(bodies))
+        yield _MYSQL_CONTENTS + values, [value for body in bodies for value in body]
+    return found
+
+
+_MYSQL_TEXT: Final = "JSON_UNQUOTE(CONVERT(%s USING utf8mb4))"
+"""A text that travels as ASCII: the caller's connection may have a character set that lacks most characters."""
+
+_MYSQL_INSERT: Final = (
+    f"INSERT INTO email_sends ({', '.join(_AS_GIVEN)}, next_try_at, expires_at, created_at, updated_at) VALUES "
+)
+# Rows as VALUES: an INSERT … SELECT that waits for somebody's key would keep the lock on new ids from everybody else.
+_MYSQL_ROW: Final = f"({', '.join([_MYSQL_TEXT] * len(_AS_GIVEN))}, {_times(MYSQL, *['%s'] * 4)})"
+_MYSQL_ONCE: Final = " ON DUPLICATE KEY UPDATE id = email_sends.id"
+# Locking, because a snapshot that the caller's transaction took earlier doesn't show who has won the race.
+_MYSQL_FIND: Final = (
+    "SELECT id, HEX(dedupe_key), fingerprint, idempotency_key FROM email_sends "
+    "FORCE INDEX (email_sends_dedupe_key) WHERE dedupe_key IN ({keys}) FOR UPDATE"
+)
+_MYSQL_CONTENTS: Final = "INSERT INTO email_contents (send_id, body) VALUES "
+
+
+def _ascii(said: str | None) -> str | None:
+    return None if said is None else json.dumps(said)
 
 
 def _new_row(new: NewSend, now: float, own_clock: bool) -> tuple[Any, ...]:

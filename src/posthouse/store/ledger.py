@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, case, func, literal, or_, select
 
 from posthouse.core.lifecycle import OPEN, Status
 from posthouse.core.sends import SendState
@@ -126,8 +126,8 @@ class Ledger:
             select(
                 sends.c.lane,
                 func.count(),
-                func.count().filter(due),
-                func.min(sends.c.next_try_at).filter(due),
+                func.count(case((due, 1))),
+                func.min(case((due, sends.c.next_try_at))),
             )
             .where(status_is(Status.PENDING))
             .group_by(sends.c.lane)

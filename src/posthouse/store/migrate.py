@@ -6,6 +6,8 @@ the same database is left alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -16,27 +18,52 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from posthouse.errors import SchemaError
-from posthouse.store.database import POSTGRESQL, Database
+from posthouse.errors import DatabaseUnavailable, SchemaError
+from posthouse.store.database import MYSQL, POSTGRESQL, Database
+from posthouse.store.mysql import patient_engine, refuse_old_server
 
 VERSION_TABLE: Final = "email_schema_version"
 _LOCK_NUMBER: Final = 0x706F7374  # "post": any number that is ours
+_MYSQL_LOCK: Final = text("SELECT GET_LOCK(CONCAT('posthouse ', MD5(DATABASE())), :seconds)")  # names are the server's
+_MYSQL_LOCK_S: Final = 3600
+_MYSQL_VERSION: Final = text("SELECT VERSION()")
 
 
 def migrate(database: Database) -> str:
     """Creates or upgrades the tables; the version they have then. Several callers at once wait for each other.
 
-    Raises SchemaError when the tables belong to a newer release.
+    Raises SchemaError when the tables belong to a newer release, ConfigError when the server is too old.
     """
-    with database.write() as connection:
-        if database.dialect == POSTGRESQL:
-            connection.execute(text("SET LOCAL statement_timeout = 0"))  # an index on a big table takes its time
-            connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
+    with _migrating(database) as connection:
         _refuse_newer(_version(connection))
         config = _alembic()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
     return head()
+
+
+@contextmanager
+def _migrating(database: Database) -> Iterator[Connection]:
+    """A transaction without a limit on its statements (an index on a big table takes its time), alone in it."""
+    if database.dialect != MYSQL:
+        with database.write() as connection:
+            if database.dialect == POSTGRESQL:
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
+                connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
+            yield connection
+        return
+    # The lock and the settings last as long as the session, so it is one of its own.
+    patient = Database(patient_engine(database.engine.url), database.clock)
+    with closing(patient), patient.write() as connection:
+        _refuse_old_server(connection)
+        if not connection.scalar(_MYSQL_LOCK, {"seconds": _MYSQL_LOCK_S}):
+            raise DatabaseUnavailable(f"another migration has not ended within {_MYSQL_LOCK_S} s")
+        yield connection
+
+
+def _refuse_old_server(connection: Connection) -> None:
+    if connection.dialect.name == MYSQL:
+        refuse_old_server(str(connection.scalar(_MYSQL_VERSION)))
 
 
 def version(database: Database) -> str | None:
@@ -59,8 +86,10 @@ def head() -> str:
 
 
 def check(database: Database) -> None:
-    """Raises SchemaError unless the tables have this release's version."""
-    found = version(database)
+    """Raises SchemaError unless the tables have this release's version, ConfigError when the server is too old."""
+    with database.read() as connection:
+        _refuse_old_server(connection)
+        found = _version(connection)
     if found is None:
         raise SchemaError("the database has no Posthouse tables; run: posthouse migrate")
     _refuse_newer(found)

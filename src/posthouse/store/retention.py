@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Executable, Select, and_, delete, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, select, true, update
 
 from posthouse.core.lifecycle import TERMINAL
-from posthouse.store.database import Database
-from posthouse.store.rows import locking
+from posthouse.store.database import MYSQL, Database
+from posthouse.store.rows import apart, by_index, locking, remove
 from posthouse.store.schema import Instant, attempts, contents, sends, status_is
 
 BATCH_ROWS: Final = 1000
@@ -28,27 +28,11 @@ class Limits:
     sends_s: float
 
 
+@dataclass(slots=True)
 class _Walk:
     """How far one kind of row was gone through, so that what is older is not walked again every time."""
 
-    def __init__(self) -> None:
-        self._since: float | None = None
-
-    def stretch(self, oldest: float | None, before: float) -> tuple[float, float] | None:
-        """The next stretch of time to look at, None when all before `before` is done. `oldest`: where it begins."""
-        since = oldest if self._since is None else self._since
-        if since is None or since >= before:
-            return None
-        return since, min(before, since + WALK_S)
-
-    @property
-    def begun(self) -> bool:
-        """Whether it needs to be told where it begins."""
-        return self._since is not None
-
-    def done(self, until: float) -> None:
-        """Everything before `until` was gone through."""
-        self._since = until
+    done_until: float | None = None
 
 
 class Retention:
@@ -61,6 +45,7 @@ class Retention:
         self._database = database
         self._contents = _Walk()
         self._answers = _Walk()
+        self._ended = [status_is(*statuses) for statuses in apart(database, TERMINAL_ORDERED)]
 
     def purge(self, limits: Limits, now: float) -> bool:
         """Deletes one batch of each kind. Returns whether there is more to do."""
@@ -73,51 +58,48 @@ class Retention:
         return any(more)
 
     def _purge_contents(self, before: float) -> bool:
-        ended = status_is(*TERMINAL_ORDERED)
-        oldest = select(func.min(sends.c.updated_at)).where(ended)
-
-        def old(since: float, until: float) -> Select[Any]:
-            found = select(sends.c.id).join(contents, contents.c.send_id == sends.c.id)
-            return locking(found.where(ended, _within(sends.c.updated_at, since, until)), self._database)
-
+        found = select(sends.c.id).join(contents, contents.c.send_id == sends.c.id)
         return self._purge_walking(
-            self._contents, oldest, old, lambda ids: delete(contents).where(contents.c.send_id.in_(ids)), before
+            self._contents,
+            sends.c.updated_at,
+            [select(func.min(sends.c.updated_at)).where(ended) for ended in self._ended],
+            [self._locking(found.where(ended)) for ended in self._ended],
+            lambda connection, ids: remove(connection, contents.c.send_id, ids),
+            before,
         )
 
     def _purge_raw_answers(self, before: float) -> bool:
-        oldest = select(func.min(attempts.c.ended_at))
-
-        def old(since: float, until: float) -> Select[Any]:
-            return select(attempts.c.id).where(attempts.c.raw.is_not(None), _within(attempts.c.ended_at, since, until))
-
         return self._purge_walking(
             self._answers,
-            oldest,
-            old,
-            lambda ids: update(attempts).where(attempts.c.id.in_(ids)).values(raw=None),
+            attempts.c.ended_at,
+            [select(func.min(attempts.c.ended_at))],
+            [select(attempts.c.id).where(attempts.c.raw.is_not(None))],
+            _forget_answers,
             before,
         )
 
     def _purge_walking(
         self,
         walk: _Walk,
-        oldest: Select[Any],
-        old: Callable[[float, float], Select[Any]],
-        remove: Callable[[Sequence[int]], Executable],
+        moment: ColumnElement[float],
+        first: Sequence[Select[Any]],
+        old: Sequence[Select[Any]],
+        clean: Callable[[Connection, Sequence[int]], None],
         before: float,
     ) -> bool:
-        """One batch within the walk's next stretch; whether there is more to do."""
+        """One batch within the next stretch that has rows at all; whether there is more to do."""
+        after = true() if walk.done_until is None else moment >= literal(walk.done_until, Instant)
         with self._database.write() as connection:
-            stretch = walk.stretch(None if walk.begun else connection.scalar(oldest), before)
-            if stretch is None:
+            since = _earliest(connection, [query.where(after) for query in first])
+            if since is None or since >= before:
                 return False
-            since, until = stretch
-            ids = connection.scalars(old(since, until).limit(BATCH_ROWS)).all()
+            until = min(before, since + WALK_S)
+            ids = _batch(connection, [query.where(_within(moment, since, until)) for query in old])
             if ids:
-                connection.execute(remove(ids))
+                clean(connection, ids)
         if len(ids) == BATCH_ROWS:
             return True
-        walk.done(until)
+        walk.done_until = until
         return until < before
 
     def _purge_attempts(self, before: float) -> bool:
@@ -131,24 +113,41 @@ class Retention:
         with self._database.write() as connection:
             ids = connection.scalars(old).all()
             if ids:
-                connection.execute(delete(attempts).where(attempts.c.id.in_(ids)))
+                remove(connection, attempts.c.id, ids)
             return len(ids) == BATCH_ROWS
 
     def _purge_sends(self, before: float) -> bool:
-        old = (
-            select(sends.c.id)
-            .where(status_is(*TERMINAL_ORDERED), sends.c.updated_at < literal(before, Instant))
-            .order_by(sends.c.updated_at)
-            .limit(BATCH_ROWS)
-        )
+        old = select(sends.c.id).where(sends.c.updated_at < literal(before, Instant)).order_by(sends.c.updated_at)
         with self._database.write() as connection:
-            ids = connection.scalars(locking(old, self._database)).all()
+            ids = _batch(connection, [self._locking(old.where(ended)) for ended in self._ended])
             if not ids:
                 return False
-            connection.execute(delete(contents).where(contents.c.send_id.in_(ids)))
-            connection.execute(delete(attempts).where(attempts.c.send_id.in_(ids)))
-            connection.execute(delete(sends).where(sends.c.id.in_(ids)))
+            remove(connection, contents.c.send_id, ids)
+            remove(connection, attempts.c.send_id, ids, "email_attempts_once")
+            remove(connection, sends.c.id, ids)
             return len(ids) == BATCH_ROWS
+
+    def _locking(self, query: Select[Any]) -> Select[Any]:
+        return locking(by_index(query, "email_sends_ended"), self._database)
+
+
+def _forget_answers(connection: Connection, ids: Sequence[int]) -> None:
+    by_id = update(attempts).with_hint("FORCE INDEX (PRIMARY)", dialect_name=MYSQL)
+    connection.execute(by_id.where(attempts.c.id.in_(ids)).values(raw=None))
+
+
+def _earliest(connection: Connection, queries: Sequence[Select[Any]]) -> float | None:
+    found = [connection.scalar(query) for query in queries]
+    return min((at for at in found if at is not None), default=None)
+
+
+def _batch(connection: Connection, queries: Sequence[Select[Any]]) -> list[int]:
+    """Up to BATCH_ROWS ids from all queries together."""
+    ids: list[int] = []
+    for query in queries:
+        if len(ids) < BATCH_ROWS:
+            ids += connection.scalars(query.limit(BATCH_ROWS - len(ids)))
+    return ids
 
 
 TERMINAL_ORDERED: Final = tuple(sorted(TERMINAL))

@@ -12,12 +12,24 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, TextClause, TextualSelect, delete, select, text
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Select,
+    TextClause,
+    TextualSelect,
+    bindparam,
+    delete,
+    select,
+    text,
+)
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.sends import Attempt, Change, SendState, Via
 from posthouse.store.batch import Batch, Kind
-from posthouse.store.database import POSTGRESQL, Database
+from posthouse.store.database import MYSQL, POSTGRESQL, Database
 from posthouse.store.schema import CODE_CHARS_MAX, ERROR_CHARS_MAX, ID_CHARS_MAX, RULE_CHARS_MAX, contents, sends
 
 SWEEP_ROWS: Final = 500
@@ -62,9 +74,20 @@ def state_of(row: Sequence[Any]) -> SendState:
     return SendState(id_, type_, _STATUSES[status], *rest)
 
 
-def state_query(*conditions: ColumnElement[bool], order: ColumnElement[Any] = sends.c.id) -> Select[Any]:
-    """Up to SWEEP_ROWS rows that a sweep has to decide upon."""
-    return select(*STATE_COLUMNS, sends.c.updated_at).where(*conditions).order_by(order).limit(SWEEP_ROWS)
+def state_query(index: str, *conditions: ColumnElement[bool], order: ColumnElement[Any] = sends.c.id) -> Select[Any]:
+    """Up to SWEEP_ROWS rows that a sweep has to decide upon, and the index that has them in this order."""
+    query = select(*STATE_COLUMNS, sends.c.updated_at).where(*conditions).order_by(order).limit(SWEEP_ROWS)
+    return by_index(query, index)
+
+
+def by_index(query: Select[Any], index: str) -> Select[Any]:
+    """Holds MariaDB and MySQL to an index: they lock every entry that they look at, so a worse plan locks too much."""
+    return query.with_hint(sends, f"FORCE INDEX ({index})", MYSQL)
+
+
+def apart(database: Database, statuses: Sequence[Status]) -> list[Sequence[Status]]:
+    """The statuses that one statement may ask for: each by itself where the index is not a partial one over all."""
+    return [[status] for status in statuses] if database.dialect == MYSQL else [statuses]
 
 
 def locking(query: Select[Any], database: Database) -> Select[Any]:
@@ -80,6 +103,9 @@ def locking(query: Select[Any], database: Database) -> Select[Any]:
 @cache
 def _lock_sql(dialect: str) -> TextualSelect:
     names = ", ".join(column.name for column in STATE_COLUMNS)
+    if dialect == MYSQL:
+        locked = f"SELECT {names} FROM email_sends FORCE INDEX (PRIMARY) WHERE id IN :ids ORDER BY id FOR UPDATE"
+        return text(locked).bindparams(bindparam("ids", expanding=True)).columns(*STATE_COLUMNS)
     some = "id = ANY(:ids)" if dialect == POSTGRESQL else "id IN (SELECT value FROM json_each(:ids))"
     locking_them = " FOR NO KEY UPDATE" if dialect == POSTGRESQL else ""
     return text(f"SELECT {names} FROM email_sends WHERE {some} ORDER BY id{locking_them}").columns(*STATE_COLUMNS)
@@ -88,7 +114,7 @@ def _lock_sql(dialect: str) -> TextualSelect:
 def lock(connection: Connection, database: Database, ids: Collection[int]) -> dict[int, SendState]:
     """The rows with these ids as they stand, locked for this transaction."""
     wanted = sorted(set(ids))
-    given = wanted if database.dialect == POSTGRESQL else json.dumps(wanted)
+    given = json.dumps(wanted) if database.is_sqlite else wanted
     rows = connection.execute(_lock_sql(database.dialect), {"ids": given})
     return {row[0]: state_of(row) for row in rows}
 
@@ -118,21 +144,36 @@ _TRIED: Final = Batch(
 @cache
 def _record_sql(dialect: str) -> TextClause:
     columns = ", ".join(_TRIED.columns)
-    return text(
-        f"INSERT INTO email_attempts ({columns}) SELECT {columns} FROM {_TRIED.relation(dialect, ':tried')} "
-        "WHERE true ON CONFLICT (send_id, fence, via) DO NOTHING RETURNING send_id, fence, via"
-    )
+    writing = f"INSERT INTO email_attempts ({columns}) SELECT {columns} FROM {_TRIED.relation(dialect, ':tried')} "
+    if dialect == MYSQL:
+        return text(f"{writing} ON DUPLICATE KEY UPDATE id = email_attempts.id")
+    return text(f"{writing} WHERE true ON CONFLICT (send_id, fence, via) DO NOTHING RETURNING send_id, fence, via")
+
+
+_RECORDED: Final = text(
+    "SELECT send_id, fence, via FROM email_attempts FORCE INDEX (email_attempts_once) WHERE send_id IN :ids"
+).bindparams(bindparam("ids", expanding=True))
 
 
 def record(
     connection: Connection, database: Database, batch: Sequence[Attempt], worker: int
 ) -> set[tuple[int, int, str]]:
-    """Writes the attempts; returns those that were not recorded before."""
+    """Writes the attempts, of rows that are locked; returns those that were not recorded before."""
     if not batch:
         return set()
-    document = _TRIED.document(database.dialect, (_attempt_row(attempt, worker) for attempt in batch))
-    rows = connection.execute(_record_sql(database.dialect), {"tried": document})
-    return {(send_id, fence, via) for send_id, fence, via in rows}
+    if database.dialect == MYSQL:  # an INSERT there doesn't say what it did; nobody else records for a locked row
+        recorded = connection.execute(_RECORDED, {"ids": sorted({attempt.send_id for attempt in batch})})
+        known = {(send_id, fence, via) for send_id, fence, via in recorded}
+        new = [attempt for attempt in batch if (attempt.send_id, attempt.fence, attempt.via.value) not in known]
+        _insert_attempts(connection, new, worker)
+        return {(attempt.send_id, attempt.fence, attempt.via.value) for attempt in new}
+    return {(send_id, fence, via) for send_id, fence, via in _insert_attempts(connection, batch, worker)}
+
+
+def _insert_attempts(connection: Connection, batch: Sequence[Attempt], worker: int) -> CursorResult[Any]:
+    dialect = connection.dialect.name
+    document = _TRIED.document(dialect, (_attempt_row(attempt, worker) for attempt in batch))
+    return connection.execute(_record_sql(dialect), {"tried": document})
 
 
 def _attempt_row(attempt: Attempt, worker: int) -> tuple[Any, ...]:
@@ -206,28 +247,34 @@ _CHANGED: Final = Batch(
 )
 
 
+_SETS: Final = {
+    "status": "changed.status",
+    "next_try_at": "changed.next_try_at",
+    "claimed_by": "NULL",
+    "attempts": "email_sends.attempts + changed.calls",
+    "failures": "email_sends.failures + changed.failures",
+    "route": "coalesce(changed.route, email_sends.route)",
+    "message_id": "coalesce(changed.message_id, email_sends.message_id)",
+    "last_error": f"CASE WHEN changed.status = '{Status.ACCEPTED.value}' THEN changed.last_error "
+    "ELSE coalesce(changed.last_error, email_sends.last_error) END",
+    "maybe_duplicate": "email_sends.maybe_duplicate OR changed.maybe_duplicate",
+    "unknown_since": "changed.unknown_since",
+    "unknown_fence": "changed.unknown_fence",
+    "first_attempt_at": "coalesce(email_sends.first_attempt_at, changed.started_at)",
+    "accepted_at": "coalesce(email_sends.accepted_at, changed.accepted_at)",
+    "updated_at": "changed.updated_at",
+}
+
+
 @cache
 def _apply_sql(dialect: str) -> TextClause:
-    return text(f"""
-        UPDATE email_sends SET
-            status = changed.status,
-            next_try_at = changed.next_try_at,
-            claimed_by = NULL,
-            attempts = email_sends.attempts + changed.calls,
-            failures = email_sends.failures + changed.failures,
-            route = coalesce(changed.route, email_sends.route),
-            message_id = coalesce(changed.message_id, email_sends.message_id),
-            last_error = CASE WHEN changed.status = '{Status.ACCEPTED.value}' THEN changed.last_error
-                ELSE coalesce(changed.last_error, email_sends.last_error) END,
-            maybe_duplicate = email_sends.maybe_duplicate OR changed.maybe_duplicate,
-            unknown_since = changed.unknown_since,
-            unknown_fence = changed.unknown_fence,
-            first_attempt_at = coalesce(email_sends.first_attempt_at, changed.started_at),
-            accepted_at = coalesce(email_sends.accepted_at, changed.accepted_at),
-            updated_at = changed.updated_at
-        FROM {_CHANGED.relation(dialect, ":changed")}
-        WHERE email_sends.id = changed.id
-    """)
+    given = _CHANGED.relation(dialect, ":changed")
+    if dialect == MYSQL:
+        sets = ", ".join(f"email_sends.{column} = {value}" for column, value in _SETS.items())
+        by_id = "STRAIGHT_JOIN email_sends FORCE INDEX (PRIMARY) ON email_sends.id = changed.id"
+        return text(f"UPDATE {given} {by_id} SET {sets}")
+    sets = ", ".join(f"{column} = {value}" for column, value in _SETS.items())
+    return text(f"UPDATE email_sends SET {sets} FROM {given} WHERE email_sends.id = changed.id")
 
 
 def apply(connection: Connection, steps: Sequence[Step], now: float) -> None:
@@ -237,7 +284,25 @@ def apply(connection: Connection, steps: Sequence[Step], now: float) -> None:
         connection.execute(_apply_sql(connection.dialect.name), {"changed": document})
     finished = [step.state.id for step in steps if step.change.delete_content]
     if finished:
-        connection.execute(delete(contents).where(contents.c.send_id.in_(finished)))
+        remove(connection, contents.c.send_id, finished)
+
+
+def remove(connection: Connection, column: Column[Any], values: Sequence[int], index: str = "PRIMARY") -> None:
+    """Deletes the rows that have one of these values in the column, which the index begins with."""
+    if connection.dialect.name == MYSQL:
+        connection.execute(_mysql_remove(column, index), {"gone": json.dumps(list(values))})
+    else:
+        connection.execute(delete(column.table).where(column.in_(values)))
+
+
+@cache
+def _mysql_remove(column: Column[Any], index: str) -> TextClause:
+    # Given a list, it walks a small table instead, and waits for rows that an application has not committed yet.
+    table = column.table.name
+    return text(
+        f"DELETE {table} FROM JSON_TABLE(:gone, '$[*]' COLUMNS (value BIGINT PATH '$')) AS gone "
+        f"STRAIGHT_JOIN {table} FORCE INDEX ({index}) ON {table}.{column.name} = gone.value"
+    )
 
 
 def _each_send_once(steps: Sequence[Step]) -> list[list[Step]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session, scoped_session
 
 from posthouse.errors import UnsupportedConnection
-from posthouse.store.database import POSTGRESQL, SQLITE, schema_error
+from posthouse.store.database import MARIADB, MYSQL, POSTGRESQL, SQLITE, schema_error
+from posthouse.store.mysql import error_number
 from posthouse.store.script import Row, Runner, Script, play
 
 if TYPE_CHECKING:
@@ -38,13 +40,16 @@ def runner_for(connection: object) -> Runner:
         return _SqliteRunner(connection)
     if comes_from("psycopg", connection):
         return _psycopg_runner(connection)
+    for package in ("pymysql", "MySQLdb"):
+        if comes_from(package, connection):
+            return _mysql_runner(connection, package)
     if comes_from("django", connection) and hasattr(connection, "in_atomic_block"):
         return _DjangoRunner(connection)
     if sqlalchemy_async(connection) is not None:
         raise _refuse_async(connection)
     raise UnsupportedConnection(
         f"enqueue can't write through a {type_name(connection)}; hand it a SQLAlchemy Connection or Session, a Django "
-        "connection, or a sqlite3 or psycopg connection"
+        "connection, or a sqlite3, psycopg, PyMySQL or mysqlclient connection"
     )
 
 
@@ -96,18 +101,18 @@ def _missing_tables_named() -> Iterator[None]:
 
 # SQLAlchemy.
 
-_PLACEHOLDERS: Final = {SQLITE: ("qmark",), POSTGRESQL: ("pyformat", "format")}
+_PLACEHOLDERS: Final = {SQLITE: ("qmark",), POSTGRESQL: ("pyformat", "format"), MYSQL: ("pyformat", "format")}
 """The styles that our statements are written in."""
 
 
 class _SqlAlchemyRunner:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.dialect = connection.dialect.name
+        self.dialect = MYSQL if connection.dialect.name == MARIADB else connection.dialect.name
         if connection.dialect.paramstyle not in _PLACEHOLDERS.get(self.dialect, ()):
             raise UnsupportedConnection(
                 f"a {self.dialect} connection through {connection.dialect.driver}; Posthouse knows sqlite through "
-                "sqlite3 or aiosqlite and postgresql through psycopg"
+                "sqlite3 or aiosqlite, postgresql through psycopg, and mysql through PyMySQL and mysqlclient"
             )
         if not connection.in_transaction():
             connection.begin()  # as its first statement would
@@ -116,6 +121,8 @@ class _SqlAlchemyRunner:
             # aiosqlite hides the sqlite3 connection, which alone knows all of its modes.
             if _must_begin(getattr(driver, "_conn", driver)):
                 self.run("BEGIN", ())
+        elif self.dialect == MYSQL:
+            _refuse_mysql_autocommit(self, driver)
         elif getattr(driver, "autocommit", False):
             raise _refuse_autocommit()
 
@@ -221,10 +228,8 @@ class _DjangoRunner:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self.dialect: str = connection.vendor  # Django's names are ours
-        if self.dialect not in _PLACEHOLDERS:
-            raise UnsupportedConnection(
-                f"a Django connection to {self.dialect}; Posthouse knows {' and '.join(_PLACEHOLDERS)}"
-            )
+        if self.dialect not in (SQLITE, POSTGRESQL):
+            raise UnsupportedConnection(f"a Django connection to {self.dialect}; Posthouse knows sqlite and postgresql")
         if connection.get_autocommit() and not connection.in_atomic_block:
             raise UnsupportedConnection(
                 f"no transaction is open on Django's connection {connection.alias!r}: the email would not be part of "
@@ -237,4 +242,47 @@ class _DjangoRunner:
         # On every database Django's placeholder is %s, and its log of queries knows no other.
         with _missing_tables_named(), self._connection.cursor() as cursor:
             cursor.execute(sql.replace("?", "%s"), tuple(parameters))
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+# PyMySQL and mysqlclient.
+
+
+def _mysql_runner(connection: Any, package: str) -> Runner:
+    if not hasattr(connection, "commit"):
+        raise UnsupportedConnection(f"a {type(connection).__qualname__}; hand enqueue the connection itself")
+    # A cursor of our own: the application's may return rows of any kind.
+    runner = _MysqlRunner(connection, import_module(f"{package}.cursors").Cursor)
+    _refuse_mysql_autocommit(runner, connection)
+    return runner
+
+
+def _refuse_mysql_autocommit(runner: Runner, driver: Any) -> None:
+    if not driver.get_autocommit():
+        return
+    # Outside a transaction a savepoint is gone with its own statement.
+    runner.run("SAVEPOINT posthouse_begun", ())
+    try:
+        runner.run("RELEASE SAVEPOINT posthouse_begun", ())
+    except Exception as error:
+        if error_number(getattr(error, "orig", error)) == _NO_SAVEPOINT:
+            raise _refuse_autocommit() from None
+        raise
+
+
+_NO_SAVEPOINT: Final = 1305  # ER_SP_DOES_NOT_EXIST
+
+
+class _MysqlRunner:
+    """On a connection of PyMySQL or mysqlclient, which are used in the same way."""
+
+    dialect = MYSQL
+
+    def __init__(self, connection: Any, cursor_class: type[Any]) -> None:
+        self._connection = connection
+        self._cursor_class = cursor_class
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        with _missing_tables_named(), closing(self._connection.cursor(self._cursor_class)) as cursor:
+            cursor.execute(sql, tuple(parameters))
             return list(cursor.fetchall()) if cursor.description else []

@@ -24,7 +24,8 @@ from sqlalchemy import (
     literal_column,
     text,
 )
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from posthouse.core.lifecycle import TERMINAL, Status
 from posthouse.email import KEY_CHARS_MAX
@@ -44,6 +45,9 @@ class Instant(TypeDecorator[float]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return mysql.DATETIME(fsp=6) if dialect.name == "mysql" else self.impl_instance
+
     def process_bind_param(self, value: float | None, dialect: Dialect) -> datetime | None:
         return None if value is None else to_datetime(value, dialect.name)
 
@@ -60,6 +64,11 @@ def to_datetime(seconds: float, dialect_name: str) -> datetime:
 
 
 BigId = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER is SQLite's rowid
+LongText = Text().with_variant(mysql.LONGTEXT(), "mysql")  # its TEXT ends at 64 KB
+EMPTY: Final = text("('')")  # as an expression: MySQL takes no other default for a text without limit
+
+MYSQL_TABLE: Final = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+"""Four-byte characters, and keys that differ in case or accents are different."""
 
 
 def status_is(*statuses: Status) -> ColumnElement[bool]:
@@ -92,7 +101,7 @@ sends = Table(
     Column("type", String(63), nullable=False),
     Column("lane", String(190), nullable=False),
     Column("to_address", String(ADDRESS_CHARS), nullable=False),  # the first recipient, folded for look-ups
-    Column("recipients", Text, nullable=False),  # all of them, a JSON list
+    Column("recipients", LongText, nullable=False),  # all of them, a JSON list
     Column("status", String(12), nullable=False),
     Column("delivery", String(12), nullable=False, server_default="none"),
     Column("attempts", Integer, nullable=False, server_default="0"),  # calls made
@@ -103,15 +112,15 @@ sends = Table(
     Column("expires_at", Instant, nullable=False),
     Column("route", String(63)),  # of the latest attempt
     Column("message_id", String(ID_CHARS_MAX)),  # the provider's
-    Column("last_error", Text),
+    Column("last_error", LongText),
     Column("maybe_duplicate", Boolean, nullable=False, server_default=false()),
     Column("unknown_since", Instant),  # start of the first call whose outcome nobody knows yet
     Column("unknown_fence", Integer),  # that call's fence
     Column("after_key", String(KEY_CHARS_MAX)),
     Column("campaign", String(63)),
     Column("service", String(63)),
-    Column("tags", Text),  # a JSON list
-    Column("metadata", Text),  # a JSON object of text to text
+    Column("tags", LongText),  # a JSON list
+    Column("metadata", LongText),  # a JSON object of text to text
     Column("created_at", Instant, nullable=False),
     Column("first_attempt_at", Instant),
     Column("accepted_at", Instant),
@@ -128,13 +137,15 @@ sends = Table(
     Index("email_sends_to_address", "to_address", "id"),
     Index("email_sends_message_id", "message_id"),
     sqlite_autoincrement=True,  # an id is never used twice
+    **MYSQL_TABLE,
 )
 
 contents = Table(
     "email_contents",
     metadata,
     Column("send_id", BigId, primary_key=True, autoincrement=False),
-    Column("body", Text, nullable=False),  # versioned JSON, see `email.Content`
+    Column("body", LongText, nullable=False),  # versioned JSON, see `email.Content`
+    **MYSQL_TABLE,
 )
 
 attempts = Table(
@@ -151,15 +162,16 @@ attempts = Table(
     Column("outcome", String(16), nullable=False),
     Column("maybe_accepted", Boolean, nullable=False, server_default=false()),
     Column("code", String(CODE_CHARS_MAX), nullable=False, server_default=""),
-    Column("text", Text, nullable=False, server_default=""),
+    Column("text", LongText, nullable=False, server_default=EMPTY),
     Column("rule", String(RULE_CHARS_MAX), nullable=False, server_default=""),
     Column("message_id", String(ID_CHARS_MAX)),
     Column("request_id", String(ID_CHARS_MAX)),
-    Column("raw", Text),
+    Column("raw", LongText),
     # The guard of every settle: an attempt that is recorded already was settled already.
     UniqueConstraint("send_id", "fence", "via", name="email_attempts_once"),
     Index("email_attempts_ended", "ended_at"),
     sqlite_autoincrement=True,
+    **MYSQL_TABLE,
 )
 
 routes = Table(
@@ -168,9 +180,10 @@ routes = Table(
     Column("name", String(63), primary_key=True),
     Column("state", String(12), nullable=False),
     Column("held_until", Instant, nullable=False),
-    Column("reason", Text, nullable=False, server_default=""),
+    Column("reason", LongText, nullable=False, server_default=EMPTY),
     Column("strikes", Integer, nullable=False, server_default="0"),
     Column("changed_at", Instant, nullable=False),
+    **MYSQL_TABLE,
 )
 
 workers = Table(
@@ -183,6 +196,7 @@ workers = Table(
     Column("started_at", Instant, nullable=False),
     Column("heartbeat_at", Instant, nullable=False),
     sqlite_autoincrement=True,
+    **MYSQL_TABLE,
 )
 
 audit = Table(
@@ -193,6 +207,20 @@ audit = Table(
     Column("who", String(255), nullable=False),
     Column("action", String(32), nullable=False),
     Column("subject", String(255), nullable=False),
-    Column("detail", Text, nullable=False, server_default=""),
+    Column("detail", LongText, nullable=False, server_default=EMPTY),
     sqlite_autoincrement=True,
+    **MYSQL_TABLE,
 )
+
+
+def metadata_of(dialect_name: str) -> MetaData:
+    """The tables as one database has them: without partial indexes, full ones begin with the status."""
+    if dialect_name != "mysql":
+        return metadata
+    full = MetaData()
+    for table in metadata.sorted_tables:
+        copy = table.to_metadata(full)
+        for index in [index for index in copy.indexes if index.dialect_options["sqlite"]["where"] is not None]:
+            copy.indexes.remove(index)
+            Index(index.name, copy.c.status, *index.columns)
+    return full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, literal, or_, select, true
@@ -11,7 +12,18 @@ from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.sends import Attempt, Change, Via
 from posthouse.core.settlement import end_life, reap
 from posthouse.store.database import Database
-from posthouse.store.rows import STATE_COLUMNS, SWEEP_ROWS, Step, apply, locking, record, state_of, state_query
+from posthouse.store.rows import (
+    STATE_COLUMNS,
+    SWEEP_ROWS,
+    Step,
+    apart,
+    apply,
+    by_index,
+    locking,
+    record,
+    state_of,
+    state_query,
+)
 from posthouse.store.schema import Instant, sends, status_is, workers
 
 
@@ -56,7 +68,7 @@ class Sweeps:
         reaped = 0
         while True:
             with self._database.write() as connection:
-                query = state_query(status_is(Status.SENDING), sends.c.claimed_by == owner, dead)
+                query = state_query("email_sends_claimed", status_is(Status.SENDING), sends.c.claimed_by == owner, dead)
                 rows = connection.execute(locking(query, self._database)).all()
                 steps = [_reaped(row, name, now) for row in rows]
                 record(connection, self._database, [step.attempt for step in steps if step.attempt], worker)
@@ -67,11 +79,16 @@ class Sweeps:
 
     def end_lives(self, now: float) -> int:
         """Ends waiting and pending sends whose expiry has passed, whatever gate holds their lane."""
+        groups = apart(self._database, (Status.PENDING, Status.WAITING))
+        return sum(self._end_lives(statuses, now) for statuses in groups)
+
+    def _end_lives(self, statuses: Sequence[Status], now: float) -> int:
         ended = 0
         while True:
             with self._database.write() as connection:
                 query = state_query(
-                    status_is(Status.PENDING, Status.WAITING),
+                    "email_sends_expiring",
+                    status_is(*statuses),
                     sends.c.expires_at <= literal(now, Instant),
                     order=sends.c.expires_at,
                 )
@@ -101,7 +118,7 @@ class Sweeps:
                     )  # the order of its index, so that no planner walks the table
                     .limit(SWEEP_ROWS)
                 )
-                rows = connection.execute(locking(query, self._database)).all()
+                rows = connection.execute(locking(by_index(query, "email_sends_waiting"), self._database)).all()
                 apply(connection, [Step(state_of(row), _dependency_change(row)) for row in rows], now)
             moved += len(rows)
             if len(rows) < SWEEP_ROWS:

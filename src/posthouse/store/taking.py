@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, TextualSelect, bindparam, text
+from sqlalchemy import Connection, TextClause, TextualSelect, bindparam, text
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import SendState
-from posthouse.store.database import POSTGRESQL
+from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE
 from posthouse.store.rows import STATE_COLUMNS, state_of
 from posthouse.store.schema import Instant, contents, sends
 
@@ -40,11 +40,14 @@ class Taking:
     """One way to take sends: from which state, and what it sets beside the fence and the owner."""
 
     status: Status
+    index: str
     sets: str
 
 
-CLAIM: Final = Taking(Status.PENDING, f"status = '{Status.SENDING.value}', updated_at = :now, route = {{route}}")
-UNKNOWN: Final = Taking(Status.UNKNOWN, "next_try_at = :again_at")
+CLAIM: Final = Taking(
+    Status.PENDING, "email_sends_due", f"status = '{Status.SENDING.value}', updated_at = :now, route = {{route}}"
+)
+UNKNOWN: Final = Taking(Status.UNKNOWN, "email_sends_unknown", "next_try_at = :again_at")
 
 
 def routes_parameters(routes: RoutePlan) -> dict[str, Any]:
@@ -55,11 +58,13 @@ def routes_parameters(routes: RoutePlan) -> dict[str, Any]:
 def take(connection: Connection, taking: Taking, lane: bool, parameters: dict[str, Any]) -> list[ClaimedSend]:
     """Takes the due sends, of one lane or of all, that no other transaction is taking just now; oldest first.
 
-    On PostgreSQL it is one statement, which may be its own transaction; on SQLite it is two.
+    On PostgreSQL it is one statement, which may be its own transaction; elsewhere it is two or three.
     """
     dialect = connection.dialect.name
     if dialect == POSTGRESQL:
         rows: Sequence[Any] = connection.execute(_at_once(taking, lane), parameters).all()
+    elif dialect == MYSQL:
+        rows = _take_locked(connection, taking, lane, parameters)
     else:
         taken = connection.execute(_sqlite_take(taking, lane), parameters).scalars().all()
         rows = connection.execute(_sqlite_read(), {"ids": json.dumps(taken)}).all()
@@ -71,10 +76,18 @@ def _claimed(row: Sequence[Any]) -> ClaimedSend:
     return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, asked_at)
 
 
-def _due(taking: Taking, lane: bool) -> str:
+def _take_locked(connection: Connection, taking: Taking, lane: bool, parameters: dict[str, Any]) -> Sequence[Any]:
+    taken = connection.execute(_mysql_lock(taking, lane), parameters).scalars().all()
+    if not taken:
+        return ()
+    connection.execute(_mysql_take(taking), {**parameters, "ids": taken})
+    return connection.execute(_mysql_read(), {"ids": taken}).all()
+
+
+def _due(taking: Taking, lane: bool, hint: str = "") -> str:
     of_lane = "AND lane = :lane " if lane else ""
     return (
-        f"SELECT id FROM email_sends WHERE status = '{taking.status.value}' {of_lane}AND next_try_at <= :now "
+        f"SELECT id FROM email_sends {hint}WHERE status = '{taking.status.value}' {of_lane}AND next_try_at <= :now "
         "ORDER BY next_try_at, id LIMIT :count"
     )
 
@@ -83,6 +96,9 @@ def _update(taking: Taking, dialect: str) -> str:
     if dialect == POSTGRESQL:
         following, first = "CAST(:after AS json) ->> email_sends.route", "CAST(:first AS varchar)"
         pins = "CAST(:pins AS boolean)"
+    elif dialect == MYSQL:
+        following = "JSON_UNQUOTE(JSON_EXTRACT(:after, CONCAT('$.\"', route, '\"')))"
+        first, pins = ":first", ":pins"
     else:
         following, first, pins = "json_extract(:after, '$.\"' || route || '\"')", ":first", ":pins"
     route = (
@@ -90,7 +106,8 @@ def _update(taking: Taking, dialect: str) -> str:
         f"WHEN attempts = 0 THEN {first} ELSE coalesce({following}, {first}) END"
     )
     sets = taking.sets.format(route=route)
-    return f"UPDATE email_sends SET fence = fence + 1, claimed_by = :worker, {sets}"
+    by_id = " FORCE INDEX (PRIMARY)" if dialect == MYSQL else ""
+    return f"UPDATE email_sends{by_id} SET fence = fence + 1, claimed_by = :worker, {sets}"
 
 
 @cache
@@ -105,7 +122,7 @@ def _at_once(taking: Taking, lane: bool) -> TextualSelect:
 
 @cache
 def _sqlite_take(taking: Taking, lane: bool) -> TextualSelect:
-    statement = f"{_update(taking, 'sqlite')} WHERE id IN ({_due(taking, lane)}) RETURNING id"
+    statement = f"{_update(taking, SQLITE)} WHERE id IN ({_due(taking, lane)}) RETURNING id"
     return text(statement).bindparams(*_instants(statement)).columns(sends.c.id)
 
 
@@ -116,6 +133,28 @@ def _sqlite_read() -> TextualSelect:
         "LEFT JOIN email_contents ON email_contents.send_id = email_sends.id "
         "WHERE email_sends.id IN (SELECT value FROM json_each(:ids))"
     )
+
+
+@cache
+def _mysql_lock(taking: Taking, lane: bool) -> TextualSelect:
+    # InnoDB locks every index entry that it looks at: only the index in whose order the rows are wanted may be used.
+    statement = f"{_due(taking, lane, f'FORCE INDEX ({taking.index}) ')} FOR UPDATE SKIP LOCKED"
+    return text(statement).bindparams(*_instants(statement)).columns(sends.c.id)
+
+
+@cache
+def _mysql_take(taking: Taking) -> TextClause:
+    statement = f"{_update(taking, MYSQL)} WHERE id IN :ids"
+    return text(statement).bindparams(bindparam("ids", expanding=True), *_instants(statement))
+
+
+@cache
+def _mysql_read() -> TextualSelect:
+    statement = (
+        f"SELECT {_NAMES}, email_contents.body FROM email_sends FORCE INDEX (PRIMARY) "
+        "LEFT JOIN email_contents ON email_contents.send_id = email_sends.id WHERE email_sends.id IN :ids"
+    )
+    return text(statement).bindparams(bindparam("ids", expanding=True)).columns(*_COLUMNS, contents.c.body)
 
 
 def _typed(statement: str) -> TextualSelect:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
 from posthouse.errors import DatabaseUnavailable
-from posthouse.store.database import CALL_TIMEOUT_S, POOL_SIZE
+from posthouse.store.limits import CALL_TIMEOUT_S, POOL_SIZE
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from typing import Final
 from posthouse.config import WorkerSettings
 from posthouse.core.settlement import release
 from posthouse.errors import DatabaseUnavailable
-from posthouse.store.database import CALL_TIMEOUT_S
+from posthouse.store.limits import CALL_TIMEOUT_S
 from posthouse.store.queue import Report
 from posthouse.store.retention import Limits
 from posthouse.store.store import Store
