@@ -48,8 +48,8 @@ class Outbox:
         """Writes one email; it exists when the caller's transaction commits, and never existed if it rolls back.
 
         `connection` is a SQLAlchemy Connection or Session, a sqlite3, psycopg, PyMySQL or mysqlclient connection.
-        Raises InvalidEmail, KeyReused, UnsupportedConnection, SchemaError; after each of the first three nothing was written and the
-        transaction is as usable as before.
+        Raises InvalidEmail, KeyReused, UnsupportedConnection, SchemaError; after each of the first three nothing was
+        written and the transaction is as usable as before.
         """
         return self.enqueue_many(connection, (email,))[0]
 
