@@ -13,7 +13,7 @@ setup: .venv/.ready  ## create .venv with everything pinned
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    --constraint constraints.txt --editable '.[postgresql,fast,dev]'
+	    --constraint constraints.txt --editable '.[postgresql,mysql,fast,dev]'
 	@touch $@
 
 demo: setup  ## the whole story in half a minute

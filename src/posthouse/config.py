@@ -216,7 +216,8 @@ class Config(Settings):
     database: Annotated[SecretValue, Field(repr=False)] = Field(
         description=(
             "The application's own database: `sqlite:///posthouse.db`, `postgresql://user@host/name` or "
-            "`mysql://user@host/name` (MariaDB, MySQL); also `env:NAME` or `file:PATH`. The environment variable `POSTHOUSE_DATABASE` wins."
+            "`mysql://user@host/name` (MariaDB, MySQL); also `env:NAME` or `file:PATH`. "
+            "The environment variable `POSTHOUSE_DATABASE` wins."
         )
     )
     sender: SenderValue | None = Field(None, description="The From of emails that name no sender themselves.")

@@ -172,7 +172,7 @@ def test_a_second_worker_on_a_sqlite_file_says_so_and_takes_over(ready: Shell) -
 def test_a_sqlite_file_takes_one_worker_process(ready: Shell) -> None:
     ran = ready.run("worker", "--processes", "2")
 
-    assert (ran.code, "use PostgreSQL for more" in ran.err) == (2, True)
+    assert (ran.code, "use PostgreSQL, MariaDB or MySQL for more" in ran.err) == (2, True)
 
 
 def test_a_worker_without_a_route_says_so(empty_shell: Shell) -> None:

@@ -122,8 +122,8 @@ def explain(database: Database, caught: Caught) -> Plan:
             lines = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {caught[0]}", caught[1]).all()
             return _sqlite_plan([str(line[3]) for line in lines], caught[0])
         if database.dialect == "mysql":
-            lines = connection.exec_driver_sql(f"EXPLAIN {caught[0]}", caught[1]).mappings().all()
-            return _mysql_plan([dict(line) for line in lines])
+            explained = connection.exec_driver_sql(f"EXPLAIN {caught[0]}", caught[1]).mappings()
+            return _mysql_plan([dict(line) for line in explained])
         found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {caught[0]}", caught[1]).scalar_one()
         return _postgresql_plan(list(_nodes(found[0]["Plan"])))
 

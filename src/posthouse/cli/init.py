@@ -18,10 +18,9 @@ STARTER: Final = f"""\
 # Posthouse. Every setting is described in docs/configuration.md; `posthouse config check` tells what is wrong here.
 
 # The application's own database, so that an email is written in the same transaction as what it is about.
-# A SQLite path starts at the folder that Posthouse runs in, unless it is absolute (four slashes). For PostgreSQL,
-# and for MariaDB or MySQL:
+# A SQLite path starts at the folder that Posthouse runs in, unless it is absolute (four slashes). For PostgreSQL
+# (for MariaDB or MySQL it begins with mysql://):
 # database = "postgresql://app@db.example.com/app"
-# database = "mysql://app@db.example.com/app"
 # POSTHOUSE_DATABASE in the environment wins over this line. "env:NAME" and "file:PATH" keep it out of this file.
 database = "sqlite:///posthouse.db"
 

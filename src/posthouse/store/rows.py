@@ -167,7 +167,7 @@ def record(
         new = [attempt for attempt in batch if (attempt.send_id, attempt.fence, attempt.via.value) not in known]
         _insert_attempts(connection, new, worker)
         return {(attempt.send_id, attempt.fence, attempt.via.value) for attempt in new}
-    return {(send_id, fence, via) for send_id, fence, via in _insert_attempts(connection, batch, worker)}
+    return {(row.send_id, row.fence, row.via) for row in _insert_attempts(connection, batch, worker)}
 
 
 def _insert_attempts(connection: Connection, batch: Sequence[Attempt], worker: int) -> CursorResult[Any]:

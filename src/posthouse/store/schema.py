@@ -67,7 +67,11 @@ BigId = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER is SQLite's
 LongText = Text().with_variant(mysql.LONGTEXT(), "mysql")  # its TEXT ends at 64 KB
 EMPTY: Final = text("('')")  # as an expression: MySQL takes no other default for a text without limit
 
-MYSQL_TABLE: Final = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+MYSQL_TABLE: Final[dict[str, Any]] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
 """Four-byte characters, and keys that differ in case or accents are different."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from alembic import op
 
-_TABLE: Final = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+_TABLE: Final[dict[str, Any]] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 
 def create_table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> None:
