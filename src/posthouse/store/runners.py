@@ -104,12 +104,15 @@ def _missing_tables_named() -> Iterator[None]:
 _PLACEHOLDERS: Final = {SQLITE: ("qmark",), POSTGRESQL: ("pyformat", "format"), MYSQL: ("pyformat", "format")}
 """The styles that our statements are written in."""
 
+_MYSQL_DRIVERS: Final = ("pymysql", "mysqldb")
+
 
 class _SqlAlchemyRunner:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.dialect = MYSQL if connection.dialect.name == MARIADB else connection.dialect.name
-        if connection.dialect.paramstyle not in _PLACEHOLDERS.get(self.dialect, ()):
+        known = connection.dialect.paramstyle in _PLACEHOLDERS.get(self.dialect, ())
+        if not known or (self.dialect == MYSQL and connection.dialect.driver not in _MYSQL_DRIVERS):
             raise UnsupportedConnection(
                 f"a {self.dialect} connection through {connection.dialect.driver}; Posthouse knows sqlite through "
                 "sqlite3 or aiosqlite, postgresql through psycopg, and mysql through PyMySQL and mysqlclient"
