@@ -160,6 +160,19 @@ def test_a_snapshot_taken_before_somebody_elses_commit_hides_no_used_key(databas
     assert (mine.id, mine.created) == (theirs.id, False)
 
 
+def test_an_open_transaction_keeps_nobody_elses_new_keys_waiting(database_url: str, store: Store) -> None:
+    with closing(pymysql_connection(database_url)) as first:
+        outbox().enqueue(first, email("m"))
+        outbox().enqueue_many(first, [email("k"), email("t")])
+        with store.database.write() as other:  # its lock time-out is 5 s
+            for key in ("a", "l", "n", "z"):
+                assert outbox().enqueue(other, email(key)).created
+            assert outbox().enqueue_many(other, [email("b"), email("s"), email("zz")])[2].created
+        first.commit()
+
+    assert keys(store) == ["a", "b", "k", "l", "m", "n", "s", "t", "z", "zz"]
+
+
 def test_a_writer_that_waits_for_a_key_keeps_nobody_else_waiting(database_url: str, store: Store) -> None:
     def late() -> bool:
         with closing(pymysql_connection(database_url)) as third:

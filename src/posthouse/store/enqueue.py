@@ -8,7 +8,7 @@ thing that a kind of connection must offer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -277,18 +277,25 @@ def _write_on_mysql(dialect: str, new: Sequence[NewSend]) -> Script[dict[str, _F
         send_at, expires = (_moment(dialect, send_at), _moment(dialect, expires))
         parameters += [*map(_ascii, given), send_at, expires, send_at, round(max_age_s * 1_000_000)]
     yield (_MYSQL_INSERT + ", ".join([_MYSQL_ROW] * len(new)) + _MYSQL_ONCE), parameters
-    keys = ", ".join([_MYSQL_TEXT] * len(new))
-    rows = yield _MYSQL_FIND.format(keys=keys), [_ascii(item.email.key) for item in new]
-    ours = {item.idempotency_key: item for item in new}
-    found = {
-        bytes.fromhex(key).decode(): _Found(id_, fingerprint, created=idempotency_key in ours)
-        for id_, key, fingerprint, idempotency_key in rows
-    }
+    ours = {item.idempotency_key for item in new}
+    found = yield from _find_on_mysql([item.email.key for item in new], ours)
+    hidden = [item.email.key for item in new if item.email.key not in found]
+    if hidden:  # won by somebody who committed after the caller's snapshot; only a locking read shows them
+        found |= yield from _find_on_mysql(hidden, ours, " FOR UPDATE")
     bodies = [(found[item.email.key].id, _ascii(item.email.stored)) for item in new if found[item.email.key].created]
     if bodies:
         values = ", ".join([f"(%s, {_MYSQL_TEXT})"] * len(bodies))
         yield _MYSQL_CONTENTS + values, [value for body in bodies for value in body]
     return found
+
+
+def _find_on_mysql(keys: Sequence[str], ours: Collection[str], lock: str = "") -> Script[dict[str, _Found]]:
+    wanted = _MYSQL_FIND.format(keys=", ".join([_MYSQL_TEXT] * len(keys)))
+    rows = yield wanted + lock, [_ascii(key) for key in keys]
+    return {
+        bytes.fromhex(key).decode(): _Found(id_, fingerprint, created=idempotency_key in ours)
+        for id_, key, fingerprint, idempotency_key in rows
+    }
 
 
 _MYSQL_TEXT: Final = "JSON_UNQUOTE(CONVERT(%s USING utf8mb4))"
@@ -300,10 +307,10 @@ _MYSQL_INSERT: Final = (
 # Rows as VALUES: an INSERT … SELECT that waits for somebody's key would keep the lock on new ids from everybody else.
 _MYSQL_ROW: Final = f"({', '.join([_MYSQL_TEXT] * len(_AS_GIVEN))}, {_times(MYSQL, *['%s'] * 4)})"
 _MYSQL_ONCE: Final = " ON DUPLICATE KEY UPDATE id = email_sends.id"
-# Locking, because a snapshot that the caller's transaction took earlier doesn't show who has won the race.
+# Not locking: with repeatable reads it would lock the gaps beside the keys too, and hold up everybody's new keys.
 _MYSQL_FIND: Final = (
     "SELECT id, HEX(dedupe_key), fingerprint, idempotency_key FROM email_sends "
-    "FORCE INDEX (email_sends_dedupe_key) WHERE dedupe_key IN ({keys}) FOR UPDATE"
+    "FORCE INDEX (email_sends_dedupe_key) WHERE dedupe_key IN ({keys})"
 )
 _MYSQL_CONTENTS: Final = "INSERT INTO email_contents (send_id, body) VALUES "
 
