@@ -11,6 +11,7 @@ from typing import Any
 import pymysql
 import pymysql.cursors
 import pytest
+from sqlalchemy import text
 
 from posthouse.errors import KeyReused, UnsupportedConnection
 from posthouse.store.store import Store
@@ -160,23 +161,28 @@ def test_a_snapshot_taken_before_somebody_elses_commit_hides_no_used_key(databas
     assert (mine.id, mine.created) == (theirs.id, False)
 
 
-def test_an_open_transaction_keeps_nobody_elses_new_keys_waiting(database_url: str, store: Store) -> None:
-    # Keys that no test before has used: what it deleted still stands in the index, marked, and is locked as if it were.
-    def key(name: str) -> str:
-        return f"open-transaction-{name}"
+@pytest.fixture
+def new_index(store: Store) -> None:
+    """What earlier tests deleted still stands in the index for a while, marked, and InnoDB locks it as if it were there."""
+    with store.database.write() as connection:
+        connection.execute(text("TRUNCATE TABLE email_sends"))
 
+
+@pytest.mark.usefixtures("new_index")
+def test_an_open_transaction_keeps_nobody_elses_new_keys_waiting(database_url: str, store: Store) -> None:
     with closing(pymysql_connection(database_url)) as first:
-        outbox().enqueue(first, email(key("m")))
-        outbox().enqueue_many(first, [email(key("k")), email(key("t"))])
+        outbox().enqueue(first, email("m"))
+        outbox().enqueue_many(first, [email("k"), email("t")])
         with store.database.write() as other:  # its lock time-out is 5 s
-            for name in ("a", "l", "n", "z"):
-                assert outbox().enqueue(other, email(key(name))).created
-            assert outbox().enqueue_many(other, [email(key("b")), email(key("s")), email(key("zz"))])[2].created
+            for key in ("a", "l", "n", "z"):
+                assert outbox().enqueue(other, email(key)).created
+            assert outbox().enqueue_many(other, [email("b"), email("s"), email("zz")])[2].created
         first.commit()
 
-    assert keys(store) == [key(name) for name in ("a", "b", "k", "l", "m", "n", "s", "t", "z", "zz")]
+    assert keys(store) == ["a", "b", "k", "l", "m", "n", "s", "t", "z", "zz"]
 
 
+@pytest.mark.usefixtures("new_index")
 def test_a_writer_that_waits_for_a_key_keeps_nobody_else_waiting(database_url: str, store: Store) -> None:
     def late() -> bool:
         with closing(pymysql_connection(database_url)) as third:
