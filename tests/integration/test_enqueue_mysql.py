@@ -163,7 +163,7 @@ def test_a_snapshot_taken_before_somebody_elses_commit_hides_no_used_key(databas
 
 @pytest.fixture
 def new_index(store: Store) -> None:
-    """What earlier tests deleted still stands in the index for a while, marked, and InnoDB locks it as if it were there."""
+    """What earlier tests deleted stands in the index for a while, marked, and InnoDB locks it as if it were there."""
     with store.database.write() as connection:
         connection.execute(text("TRUNCATE TABLE email_sends"))
 
