@@ -8,7 +8,7 @@ from typing import Final
 
 from posthouse.core.lifecycle import Happening, Status
 from posthouse.core.policy import TypePolicy
-from posthouse.core.reconcile import keep_or_delete_content
+from posthouse.core.reconcile import keep_or_delete_content, resent, waited
 from posthouse.core.sends import Change, SendState
 from posthouse.errors import NotPossible
 
@@ -39,7 +39,7 @@ def cancel(send: SendState) -> Intervention:
     if send.status is Status.WAITING or (send.status is Status.PENDING and not send.unresolved):
         return Intervention(Change(Happening.CANCELLED, Status.CANCELLED, None))
     if send.status is Status.PENDING:
-        return Intervention(_held(send, "cancelled, but an earlier attempt may have been accepted"))
+        return Intervention(waited(send, None, "cancelled, but an earlier attempt may have been accepted"))
     if send.status is Status.SENDING:
         raise NotPossible(f"it can't be cancelled: {UNDER_WAY}")
     if send.status is Status.UNKNOWN:
@@ -73,26 +73,7 @@ def resolve(send: SendState, verdict: Verdict, now: float, policy: TypePolicy | 
     if verdict is Verdict.FAILED:
         said = "a person says that it was not accepted"
         return Intervention(Change(Happening.RESOLVED_FAILED, Status.FAILED, None, last_error=said))
-    change = Change(
-        Happening.RESENT,
-        Status.PENDING,
-        now,
-        maybe_duplicate=True,
-        unknown_since=send.unknown_since,
-        unknown_fence=send.unknown_fence,
-    )
-    return Intervention(change, fresh_start=True)
-
-
-def _held(send: SendState, reason: str) -> Change:
-    return Change(
-        Happening.LEFT_UNRESOLVED,
-        Status.UNKNOWN,
-        None,
-        last_error=reason,
-        unknown_since=send.unknown_since,
-        unknown_fence=send.unknown_fence,
-    )
+    return Intervention(resent(send, now), fresh_start=True)
 
 
 def _hurried(send: SendState, now: float) -> Change:
