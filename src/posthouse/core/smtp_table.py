@@ -32,7 +32,6 @@ _2YZ: Final = codes(range(200, 300))
 _4YZ: Final = codes(range(400, 500))
 _5YZ: Final = codes(range(500, 600))
 _REFUSALS: Final = _4YZ | _5YZ
-_ENVELOPE: Final = frozenset({Phase.MAIL, Phase.RCPT})
 _AFTER_AUTH: Final = frozenset({Phase.RSET}) | MESSAGE_PHASES
 _GREETING: Final = frozenset({Phase.CONNECT, Phase.BANNER, Phase.EHLO, Phase.RSET})
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, TextClause, TextualSelect, bindparam, text
 
-from posthouse.core.lifecycle import Status
+from posthouse.core.lifecycle import TRANSITIONS, Happening, Status, sources
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import SendState
 from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE
@@ -44,8 +44,12 @@ class Taking:
     sets: str
 
 
+# From the one table of transitions, like every other change of a status.
+(_CLAIMABLE,) = sources(Happening.CLAIMED)
+_CLAIMED: Final = TRANSITIONS[_CLAIMABLE, Happening.CLAIMED]
+
 CLAIM: Final = Taking(
-    Status.PENDING, "email_sends_due", f"status = '{Status.SENDING.value}', updated_at = :now, route = {{route}}"
+    _CLAIMABLE, "email_sends_due", f"status = '{_CLAIMED.value}', updated_at = :now, route = {{route}}"
 )
 UNKNOWN: Final = Taking(Status.UNKNOWN, "email_sends_unknown", "next_try_at = :again_at")
 
