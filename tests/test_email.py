@@ -20,14 +20,13 @@ from posthouse.content import Content
 from posthouse.email import (
     CONTENT_BYTES_MAX,
     HEADERS_MAX,
-    METADATA_MAX,
     RECIPIENTS_MAX,
     RESERVED_HEADERS,
-    TAGS_MAX,
     CheckedEmail,
     Email,
 )
 from posthouse.errors import CallerError, InvalidEmail
+from posthouse.fields import METADATA_MAX, TAGS_MAX
 
 unhurried = settings(deadline=None, print_blob=True)
 

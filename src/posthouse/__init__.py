@@ -7,6 +7,7 @@ with engine.begin() as transaction:
 
 from posthouse.address import Address
 from posthouse.app import Outbox
+from posthouse.attachment import Alternative, Attachment
 from posthouse.config import Config, load_config
 from posthouse.email import Email
 from posthouse.errors import (
@@ -26,6 +27,8 @@ from posthouse.outbox import Enqueued
 
 __all__ = [
     "Address",
+    "Alternative",
+    "Attachment",
     "CallerError",
     "Config",
     "ConfigError",

@@ -7,29 +7,24 @@ written.
 from __future__ import annotations
 
 import hashlib
-import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from posthouse.address import Address, AddressesLike, AddressLike
-from posthouse.content import Content
+from posthouse import fields
+from posthouse.address import AddressesLike, AddressLike
+from posthouse.attachment import Alternative, Attachment
+from posthouse.content import Content, StoredFile
 from posthouse.errors import InvalidEmail
-from posthouse.text import one_line, plain_text, shorten
+from posthouse.header import HeaderPairs, header_pairs, message_id
+from posthouse.raw import SUBJECT_CHARS_MAX, read_raw
 
-KEY_CHARS_MAX: Final = 190
-SUBJECT_CHARS_MAX: Final = 998
-TAG_CHARS_MAX: Final = 128
-TAGS_MAX: Final = 20
-METADATA_MAX: Final = 50
 HEADERS_MAX: Final = 100
 RECIPIENTS_MAX: Final = 50
+ATTACHMENTS_MAX: Final = 100
+ALTERNATIVES_MAX: Final = 10
 CONTENT_BYTES_MAX: Final = 10 * 1024 * 1024
-STORABLE_YEARS: Final = range(1970, 9000)
-"""Far enough from the ends of what databases and Python take, whatever the time zone and the maximum age."""
-NUMBER_BITS_MAX: Final = 4096  # far below what Python still turns into decimal digits
 
 RESERVED_HEADERS: Final = frozenset(
     "from sender to cc bcc reply-to subject date message-id mime-version content-type content-transfer-encoding "
@@ -37,8 +32,11 @@ RESERVED_HEADERS: Final = frozenset(
 )
 """Set from the email's own fields; naming them twice would make two of them."""
 
-_HEADER_NAME = re.compile(r"[!-9;-~]+")  # RFC 5322 section 2.2: printable ASCII without the colon
-_LANE_WORD = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+IMPORTANCE_HEADERS: Final[Mapping[str, HeaderPairs]] = {
+    "high": (("Importance", "high"), ("Priority", "urgent"), ("X-Priority", "1")),
+    "low": (("Importance", "low"), ("Priority", "non-urgent"), ("X-Priority", "5")),
+}
+"""Three headers (RFC 2156, and an older custom), as each mail program looks at another one."""
 
 
 @dataclass(slots=True)
@@ -47,8 +45,11 @@ class Email:
 
     `key` is the dedupe key: one key, one email, whatever calls `enqueue` how often. `to`, `cc`, `bcc` and `reply_to`
     take one address or a list; an address is text (`"Ada <ada@example.com>"`) or an `Address`. Give `subject` and
-    `text` and/or `html`, or `template` and its `variables` (a subject given as well wins over the template's).
+    `text` and/or `html`, or `template` and its `variables` (a subject given as well wins over the template's), or in
+    `raw` a finished message, whose own headers name the recipients where `to` doesn't.
     `send_at` and `expires` are aware datetimes; `after` is the key of an email that must be accepted first.
+    `importance` is what the reader's program shows, "high" or "low"; how soon it is sent is its type's priority.
+    `options` are what one provider alone knows, by the name of the route or the provider.
     """
 
     key: str
@@ -59,13 +60,22 @@ class Email:
     html: str | None = None
     template: str | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
+    alternatives: Sequence[Alternative] = ()
+    attachments: Sequence[Attachment] = ()
+    raw: bytes | None = None
     sender: AddressLike | None = None
+    envelope_sender: AddressLike | None = None
     cc: AddressesLike = ()
     bcc: AddressesLike = ()
     reply_to: AddressesLike = ()
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()
+    message_id: str | None = None
+    importance: str | None = None
     tags: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    track_opens: bool | None = None
+    track_clicks: bool | None = None
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     send_at: datetime | None = None
     expires: datetime | None = None
     after: str | None = None
@@ -73,29 +83,14 @@ class Email:
 
     def checked(self) -> CheckedEmail:
         """A frozen, validated copy: later changes to this object change nothing. Raises InvalidEmail."""
-        key = _key(self.key, "key")
-        content = Content(
-            to=_address_list(self.to, "to"),
-            cc=_address_list(self.cc, "cc"),
-            bcc=_address_list(self.bcc, "bcc"),
-            reply_to=_address_list(self.reply_to, "reply_to"),
-            sender=None if self.sender is None else _address(self.sender, "sender"),
-            subject=_line(self.subject, "subject", SUBJECT_CHARS_MAX),
-            text=_body(self.text, "text"),
-            html=_body(self.html, "html"),
-            template=None if self.template is None else _template(self.template),
-            variables=_variables(self.variables),
-            headers=_headers(self.headers),
-            tags=_tags(self.tags),
-            metadata=_metadata(self.metadata),
-        )
-        _check_whole(content)
-        after = None if self.after is None else _key(self.after, "after")
+        key = fields.checked_key(self.key, "key")
+        content, files = self._written() if self.raw is None else self._finished()
+        after = None if self.after is None else fields.checked_key(self.after, "after")
         if after == key:
             raise InvalidEmail("after", "an email can't wait for itself")
-        type_ = _word(self.type, "type")
-        service = None if self.service is None else _word(self.service, "service")
-        send_at, expires = _moment(self.send_at, "send_at"), _moment(self.expires, "expires")
+        type_ = fields.lane_word(self.type, "type")
+        service = None if self.service is None else fields.lane_word(self.service, "service")
+        send_at, expires = fields.moment(self.send_at, "send_at"), fields.moment(self.expires, "expires")
         if send_at is not None and expires is not None and expires <= send_at:
             raise InvalidEmail("expires", "it would expire before its send_at")
         stored = content.to_json()
@@ -103,7 +98,71 @@ class Email:
         if (size := len(stored_bytes)) > CONTENT_BYTES_MAX:
             raise InvalidEmail("content", f"{size} bytes; at most {CONTENT_BYTES_MAX} can be stored")
         fingerprint = _fingerprint(type_, service, after, stored_bytes)
-        return CheckedEmail(key, type_, service, content, stored, send_at, expires, after, fingerprint)
+        return CheckedEmail(key, type_, service, content, stored, send_at, expires, after, fingerprint, files)
+
+    def _written(self) -> tuple[Content, dict[str, bytes]]:
+        """The content of an email that we build, and the bytes of its files by their digest."""
+        alternatives = _alternatives(self.alternatives)
+        attachments = _attachments(self.attachments, alternatives)
+        stored = [StoredFile.of(attachment) for attachment in attachments]
+        content = Content(
+            **self._envelope(),
+            sender=None if self.sender is None else fields.address(self.sender, "sender"),
+            reply_to=fields.addresses(self.reply_to, "reply_to"),
+            subject=fields.optional_line(self.subject, "subject", SUBJECT_CHARS_MAX),
+            text=fields.optional_text(self.text, "text"),
+            html=fields.optional_text(self.html, "html"),
+            alternatives=alternatives,
+            attachments=tuple(stored),
+            template=None if self.template is None else fields.template_name(self.template),
+            variables=fields.variables(self.variables),
+            headers=header_pairs(self.headers, "headers", RESERVED_HEADERS, HEADERS_MAX) + self._importance(),
+            message_id=None if self.message_id is None else message_id(self.message_id, "message_id"),
+        )
+        _check_recipients(content)
+        _check_words(content)
+        return content, {file.digest: attachment.content for file, attachment in zip(stored, attachments, strict=True)}
+
+    def _finished(self) -> tuple[Content, dict[str, bytes]]:
+        """The content of a finished message: its own headers name the recipients where the email doesn't."""
+        for name in _NOT_BESIDE_RAW:
+            if getattr(self, name) not in (None, (), [], {}):
+                raise InvalidEmail(name, "stands in the finished message itself; give `raw` or this, not both")
+        raw = read_raw(self.raw)
+        file = Attachment(raw.content)
+        envelope = self._envelope()
+        if not (envelope["to"] or envelope["cc"] or envelope["bcc"]):
+            envelope |= {name: raw.addresses(name.capitalize()) for name in ("to", "cc", "bcc")}
+        stored = StoredFile.of(file)
+        content = Content(**envelope, sender=raw.sender, subject=raw.subject, raw=stored)
+        _check_recipients(content)
+        return content, {stored.digest: file.content}
+
+    def _envelope(self) -> dict[str, Any]:
+        """What both kinds have, but for their words."""
+        return {
+            "to": fields.addresses(self.to, "to"),
+            "cc": fields.addresses(self.cc, "cc"),
+            "bcc": fields.addresses(self.bcc, "bcc"),
+            "envelope_sender": None
+            if self.envelope_sender is None
+            else fields.address(self.envelope_sender, "envelope_sender"),
+            "tags": fields.tags(self.tags),
+            "metadata": fields.metadata(self.metadata),
+            "track_opens": fields.yes_or_no(self.track_opens, "track_opens"),
+            "track_clicks": fields.yes_or_no(self.track_clicks, "track_clicks"),
+            "options": fields.options(self.options),
+        }
+
+    def _importance(self) -> HeaderPairs:
+        if self.importance is None:
+            return ()
+        if self.importance not in IMPORTANCE_HEADERS:
+            raise InvalidEmail("importance", f"{self.importance!r} is neither 'high' nor 'low'")
+        return IMPORTANCE_HEADERS[self.importance]
+
+
+_NOT_BESIDE_RAW: Final = "subject text html template variables alternatives attachments sender reply_to headers message_id importance".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +178,7 @@ class CheckedEmail:
     expires: float | None
     after: str | None
     fingerprint: str  # see `_fingerprint`
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # the content's files, by their digest
 
 
 def _fingerprint(type_: str, service: str | None, after: str | None, stored: bytes) -> str:
@@ -129,160 +189,33 @@ def _fingerprint(type_: str, service: str | None, after: str | None, stored: byt
     return hashlib.sha256("\0".join((type_, service or "", after or "", "")).encode() + stored).hexdigest()
 
 
-def _key(value: object, field_name: str) -> str:
-    key = one_line(value, field_name, KEY_CHARS_MAX)
-    if not key.strip():
-        raise InvalidEmail(field_name, "is empty; it must name this one email, such as order-1042-receipt")
-    if key != key.strip():
-        raise InvalidEmail(field_name, f"{shorten(key)!r} begins or ends with a space")
-    return key
+def _alternatives(value: object) -> tuple[Alternative, ...]:
+    if not value:
+        return ()
+    given = fields.several(value, "alternatives", Alternative, ALTERNATIVES_MAX)
+    return tuple(item.checked(f"alternatives[{place}]") for place, item in enumerate(given))
 
 
-def _word(value: object, field_name: str) -> str:
-    word = plain_text(value, field_name)
-    if not _LANE_WORD.fullmatch(word):
-        raise InvalidEmail(
-            field_name,
-            f"{shorten(word)!r} is not a name: small letters, digits and . _ -, at most 63 characters",
-        )
-    return word
+def _attachments(value: object, alternatives: Sequence[Alternative]) -> tuple[Attachment, ...]:
+    """The files, and each invitation as one too, unless the application gives it itself."""
+    given = fields.several(value, "attachments", Attachment, ATTACHMENTS_MAX) if value else ()
+    checked = [item.checked(f"attachments[{place}]") for place, item in enumerate(given)]
+    shown = [item.content_id for item in checked if item.content_id]
+    if twice := next((content_id for content_id in shown if shown.count(content_id) > 1), None):
+        raise InvalidEmail("attachments", f"two of them have the content id {twice!r}")
+    if not any(item.filename.lower().endswith(".ics") for item in checked):
+        checked += [item.as_file() for item in alternatives if item.is_calendar]
+    return tuple(checked)
 
 
-def _line(value: object, field_name: str, chars_max: int) -> str | None:
-    return None if value is None else one_line(value, field_name, chars_max)
-
-
-def _body(value: object, field_name: str) -> str | None:
-    return None if value is None else plain_text(value, field_name)
-
-
-def _address(value: object, field_name: str) -> Address:
-    if isinstance(value, Address):
-        return value.checked(field_name)
-    return Address.parse(plain_text(value, field_name), field_name)
-
-
-def _address_list(value: object, field_name: str) -> tuple[Address, ...]:
-    if isinstance(value, str | Address):
-        return (_address(value, field_name),)
-    if isinstance(value, Mapping | set | frozenset) or not isinstance(value, Iterable):
-        raise InvalidEmail(field_name, f"must be an address or a list of them, not {type(value).__name__}")
-    return tuple(_address(item, f"{field_name}[{place}]") for place, item in enumerate(value))
-
-
-def _template(value: object) -> str:
-    name = plain_text(value, "template")
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", name):
-        raise InvalidEmail("template", f"{shorten(name)!r} is not the name of a template in the templates folder")
-    return name
-
-
-def _variables(value: object) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InvalidEmail("variables", f"must be a mapping, not {type(value).__name__}")
-    return {_variable_name(name): _frozen(item, f"variables.{name}") for name, item in value.items()}
-
-
-def _variable_name(value: object) -> str:
-    name = plain_text(value, "variables")
-    if not name.isidentifier():
-        raise InvalidEmail("variables", f"{shorten(name)!r} can't be used as a variable's name in a template")
-    return name
-
-
-def _frozen(value: object, field_name: str, depth: int = 0) -> Any:
-    """A deep copy that JSON gives back unchanged, or a refusal."""
-    if depth > 20:
-        raise InvalidEmail(field_name, "is nested more than 20 levels deep")
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return plain_text(value, field_name)
-    if isinstance(value, int):
-        if value.bit_length() > NUMBER_BITS_MAX:
-            raise InvalidEmail(field_name, f"a number of {value.bit_length()} bits; at most {NUMBER_BITS_MAX}")
-        return int(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidEmail(field_name, f"{value} has no JSON form")
-        return float(value)
-    if isinstance(value, list | tuple):
-        return [_frozen(item, f"{field_name}[{place}]", depth + 1) for place, item in enumerate(value)]
-    if isinstance(value, Mapping):
-        return {
-            plain_text(name, f"{field_name} (a key)"): _frozen(item, f"{field_name}.{name}", depth + 1)
-            for name, item in value.items()
-        }
-    raise InvalidEmail(
-        field_name,
-        f"a {type(value).__name__} can't be stored; give text, numbers, true/false, lists or mappings of them",
-    )
-
-
-def _headers(value: object) -> tuple[tuple[str, str], ...]:
-    pairs = value.items() if isinstance(value, Mapping) else value
-    if isinstance(pairs, str | set | frozenset) or not isinstance(pairs, Iterable):
-        raise InvalidEmail("headers", "must be a mapping or a list of (name, value) pairs")
-    headers = tuple(_header(pair) for pair in pairs)
-    if len(headers) > HEADERS_MAX:
-        raise InvalidEmail("headers", f"{len(headers)} headers; at most {HEADERS_MAX}")
-    return headers
-
-
-def _header(pair: object) -> tuple[str, str]:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise InvalidEmail("headers", "each is a pair of name and value")
-    name = plain_text(pair[0], "headers")
-    if not _HEADER_NAME.fullmatch(name) or len(name) > 76:
-        raise InvalidEmail("headers", f"{shorten(name)!r} is not a header name")
-    if name.casefold() in RESERVED_HEADERS:
-        raise InvalidEmail(f"headers.{name}", "is set from the email's own fields")
-    return name, one_line(pair[1], f"headers.{name}")
-
-
-def _tags(value: object) -> tuple[str, ...]:
-    if isinstance(value, str | Mapping | set | frozenset) or not isinstance(value, Iterable):
-        raise InvalidEmail("tags", f"must be a list of texts, not {type(value).__name__}")
-    tags = tuple(_line(item, "tags", TAG_CHARS_MAX) or "" for item in value)
-    if not all(tags):
-        raise InvalidEmail("tags", "an empty tag")
-    if len(tags) > TAGS_MAX:
-        raise InvalidEmail("tags", f"{len(tags)} tags; at most {TAGS_MAX}")
-    return tags
-
-
-def _metadata(value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise InvalidEmail("metadata", f"must be a mapping of text to text, not {type(value).__name__}")
-    if len(value) > METADATA_MAX:
-        raise InvalidEmail("metadata", f"{len(value)} entries; at most {METADATA_MAX}")
-    return dict(_metadata_entry(name, item) for name, item in value.items())
-
-
-def _metadata_entry(name: object, item: object) -> tuple[str, str]:
-    checked = one_line(name, "metadata")
-    return checked, one_line(item, f"metadata.{checked}")
-
-
-def _moment(value: object, field_name: str) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, datetime):
-        raise InvalidEmail(field_name, f"must be a datetime, not {type(value).__name__}")
-    if value.tzinfo is None or value.utcoffset() is None:
-        raise InvalidEmail(field_name, f"{value} has no time zone; give datetime.now(UTC) or the like")
-    if value.year not in STORABLE_YEARS:
-        raise InvalidEmail(
-            field_name, f"the year {value.year} is not between {STORABLE_YEARS[0]} and {STORABLE_YEARS[-1]}"
-        )
-    return value.timestamp()
-
-
-def _check_whole(content: Content) -> None:
+def _check_recipients(content: Content) -> None:
     if not content.recipients:
         raise InvalidEmail("to", "no recipient")
     if len(content.recipients) > RECIPIENTS_MAX:
         raise InvalidEmail("to", f"{len(content.recipients)} recipients; at most {RECIPIENTS_MAX} in one email")
+
+
+def _check_words(content: Content) -> None:
     written = content.text is not None or content.html is not None
     if content.template is not None and written:
         raise InvalidEmail("template", "give a template, or text and html, not both")

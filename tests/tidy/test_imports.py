@@ -21,8 +21,9 @@ LADDER: Final = (
     ("core",),
     ("config",),  # its sender is an address of the message model
     ("email",),
-    ("content",),
-    ("address",),
+    ("raw", "fields", "content"),
+    ("address", "attachment"),
+    ("header",),
     ("text",),
     ("errors",),
 )

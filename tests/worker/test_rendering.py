@@ -33,7 +33,7 @@ def render(folder: Path) -> Render:
             (folder / name).write_text(words, encoding="utf-8")
         content = Content(to=(ADA,), **fields)
         renderer = Renderer(folder, sender)
-        return renderer.message(7, "ik-7", renderer.content(content.to_json()), asked_at=1_800_000_000.0)
+        return renderer.message(7, "ik-7", renderer.content(content.to_json()), date=1_800_000_000.0)
 
     return render_one
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from posthouse.address import Address
+from posthouse.attachment import Alternative, Attachment
 from posthouse.content import Content
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.policy import RouteFacts
+from posthouse.header import HeaderPairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,25 @@ class OutgoingMessage:
     subject: str
     text: str | None
     html: str | None
-    headers: Sequence[tuple[str, str]] = ()
+    alternatives: Sequence[Alternative] = ()
+    attachments: Sequence[Attachment] = ()
+    raw: bytes | None = None  # a finished message, which goes out as it is; its words are not among the fields above
+    headers: HeaderPairs = ()
     tags: Sequence[str] = ()
-    metadata: dict[str, str] = field(default_factory=dict)
-    asked_at: float = 0.0  # when the application asked for it, in seconds since 1970: its Date, the same on every call
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    envelope_sender: Address | None = None  # where bounces go, if not to the route's own or the sender
+    envelope_to: Sequence[str] = ()  # the recipients who still get a copy; empty: all of them
+    message_id: str | None = None  # in angle brackets, where the application or an earlier send has set it
+    date: float = 0.0  # of its first call, in seconds since 1970; the same on every call
+    track_opens: bool | None = None  # None: as the provider's account says
+    track_clicks: bool | None = None
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by the name of a route or a provider
+
+    @property
+    def recipients(self) -> list[Address]:
+        """Everybody who gets a copy of this call, in the order to, cc, bcc."""
+        everybody = [*self.to, *self.cc, *self.bcc]
+        return [a for a in everybody if a.email in self.envelope_to] if self.envelope_to else everybody
 
 
 class Provider(Protocol):

@@ -86,9 +86,9 @@ class SmtpProvider:
         await self._pool.close()
 
     def _mail(self, message: OutgoingMessage) -> Mail:
-        sender = self._settings.envelope_sender or message.sender
-        recipients = [*message.to, *message.cc, *message.bcc]
-        content = message_bytes(message, message_id_of(message), message.asked_at)
+        sender = message.envelope_sender or self._settings.envelope_sender or message.sender
+        recipients = message.recipients
+        content = message_bytes(message, message_id_of(message), message.date)
         return Mail(
             sender=ascii_domain(sender),
             recipients=tuple(dict.fromkeys(map(ascii_domain, recipients))),

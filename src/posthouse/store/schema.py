@@ -28,7 +28,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from posthouse.core.lifecycle import TERMINAL, Status
-from posthouse.email import KEY_CHARS_MAX
+from posthouse.fields import KEY_CHARS_MAX
 
 ADDRESS_CHARS: Final = 320  # RFC 5321 section 4.5.3.1: 64 for the local part, 255 for the domain
 ERROR_CHARS_MAX: Final = 2000

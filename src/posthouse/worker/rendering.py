@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateNotFound, select_autoescape
 
 from posthouse.address import Address
 from posthouse.content import Content
-from posthouse.email import SUBJECT_CHARS_MAX
 from posthouse.errors import InvalidEmail
 from posthouse.providers.port import OutgoingMessage
+from posthouse.raw import SUBJECT_CHARS_MAX
 from posthouse.text import refuse_control
+
+NO_FILES: Final[Mapping[str, bytes]] = {}
 
 
 class CannotRender(Exception):
@@ -33,8 +35,10 @@ class Renderer:
             keep_trailing_newline=True,
         )
 
-    def message(self, send_id: int, idempotency_key: str, content: Content, asked_at: float) -> OutgoingMessage:
-        """The message for one send, the same each time. Raises CannotRender."""
+    def message(
+        self, send_id: int, idempotency_key: str, content: Content, date: float, files: Mapping[str, bytes] = NO_FILES
+    ) -> OutgoingMessage:
+        """The message for one send, the same each time; `files` are the content's, by digest. Raises CannotRender."""
         sender = content.sender or self._sender
         if sender is None:
             raise CannotRender("it names no sender, and the configuration has none either")
@@ -52,10 +56,19 @@ class Renderer:
             subject=subject or "",
             text=text,
             html=html,
+            alternatives=content.alternatives,
+            attachments=[file.with_bytes(files[file.digest]) for file in content.attachments],
+            raw=None if content.raw is None else files[content.raw.digest],
             headers=content.headers,
             tags=content.tags,
-            metadata=dict(content.metadata),
-            asked_at=asked_at,
+            metadata=content.metadata,
+            envelope_sender=content.envelope_sender,
+            envelope_to=content.envelope_to,
+            message_id=content.message_id,
+            date=date,
+            track_opens=content.track_opens,
+            track_clicks=content.track_clicks,
+            options=content.options,
         )
 
     @staticmethod
