@@ -162,7 +162,10 @@ class Email:
         return IMPORTANCE_HEADERS[self.importance]
 
 
-_NOT_BESIDE_RAW: Final = "subject text html template variables alternatives attachments sender reply_to headers message_id importance".split()
+_NOT_BESIDE_RAW: Final = (
+    "subject text html template variables alternatives attachments sender reply_to headers".split()
+    + "message_id importance".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
