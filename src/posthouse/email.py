@@ -97,8 +97,8 @@ class Email:
         stored_bytes = stored.encode()
         if (size := len(stored_bytes)) > CONTENT_BYTES_MAX:
             raise InvalidEmail("content", f"{size} bytes; at most {CONTENT_BYTES_MAX} can be stored")
-        fingerprint = _fingerprint(type_, service, after, stored_bytes)
-        return CheckedEmail(key, type_, service, content, stored, send_at, expires, after, fingerprint, files)
+        alike = fingerprint(type_, service, after, stored_bytes)
+        return CheckedEmail(key, type_, service, content, stored, send_at, expires, after, alike, files)
 
     def _written(self) -> tuple[Content, dict[str, bytes]]:
         """The content of an email that we build, and the bytes of its files by their digest."""
@@ -180,11 +180,11 @@ class CheckedEmail:
     send_at: float | None
     expires: float | None
     after: str | None
-    fingerprint: str  # see `_fingerprint`
+    fingerprint: str  # see `fingerprint`
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # the content's files, by their digest
 
 
-def _fingerprint(type_: str, service: str | None, after: str | None, stored: bytes) -> str:
+def fingerprint(type_: str, service: str | None, after: str | None, stored: bytes) -> str:
     """Tells whether two emails under one key are the same: type, service, dependency and content.
 
     Not the times: a caller that tries again computes them anew, and means the same email. NUL is in none of the parts.

@@ -67,6 +67,11 @@ def http_route(sandbox: SandboxThread, *, key: bool = True, look_up: bool = Fals
     return settings | more
 
 
+def smtp_route(sandbox: SandboxThread, **more: object) -> Table:
+    """A route to `sandbox` over SMTP."""
+    return {"provider": "smtp", "url": sandbox.smtp_url, "timeout": "4s", **more}
+
+
 def email(number: int | str, **fields: Any) -> posthouse.Email:
     """An email of its own recipient: `k-7` for `person-7@example.com`."""
     plain = {"key": f"k-{number}", "to": f"person-{number}@example.com", "subject": f"Number {number}", "text": "Hi"}

@@ -15,6 +15,7 @@ from posthouse.sandbox.fault_text import parse_fault
 from posthouse.sandbox.faults import CallKind, FaultPlan
 from posthouse.sandbox.http import SandboxServer, serve
 from posthouse.sandbox.ledger import Acceptance, CallResult, Ledger
+from posthouse.sandbox.smtp import SmtpServer, serve_smtp
 
 T = TypeVar("T")
 
@@ -54,7 +55,9 @@ class SandboxThread:
             **settings,
         )
         self._server: SandboxServer = self._run(serve(self._api, clock=time.time))
+        self._smtp: SmtpServer = self._run(serve_smtp(self._api, clock=time.time))
         self.url = self._server.url
+        self.smtp_url = self._smtp.url
 
     @property
     def arrived(self) -> int:
@@ -104,6 +107,7 @@ class SandboxThread:
 
     def close(self) -> None:
         """Stops listening and ends the thread."""
+        self._run(self._smtp.close())
         self._run(self._server.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(ANSWER_MAX_S)

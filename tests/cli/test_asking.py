@@ -129,7 +129,18 @@ def test_the_document_of_show_is_stable(shell: Shell) -> None:
 
     assert list(document) == [
         *("key", "id", "type", "status", "delivery", "attempts", "failures", "maybe_duplicate", "route"),
-        *("message_id", "held", "recipients", "idempotency_key", "last_error", "service", "campaign", "after"),
+        *(
+            "message_id",
+            "held",
+            "recipients",
+            "idempotency_key",
+            "last_error",
+            "service",
+            "campaign",
+            "after",
+            "split_from",
+            "splits",
+        ),
         *("tags", "metadata", "created_at", "first_attempt_at", "next_try_at", "expires_at", "accepted_at"),
         *("unknown_since", "timeline", "interventions", "next"),
     ]

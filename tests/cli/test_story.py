@@ -56,6 +56,16 @@ def around(**values: Any) -> Surroundings:
     return Surroundings(**given | values)
 
 
+def test_a_send_that_was_split_says_who_has_not_got_it_and_where_to_look() -> None:
+    whole = make_story(status="accepted", next_try_at=None)
+    part = make_story(id=18, dedupe_key="order-1042-receipt#c0ffee", recipients='["bob@example.com"]', split_from=17)
+    whole.splits.append(part.send)
+    assert "  not to bob@example.com: see order-1042-receipt#c0ffee, pending" in [
+        str(line) for line in heading_lines(whole, None, NOW, 120)
+    ]
+    assert any("split off send 17" in str(line) for line in heading_lines(part, None, NOW, 120))
+
+
 def next_of(story: Story, **values: Any) -> str:
     return next_step(story, around(**values)).text
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
-from posthouse.core.outcome import Outcome, Verdict
+from posthouse.core.outcome import Outcome, Remainder, Verdict
 from posthouse.core.policy import Category, TypePolicy
 from posthouse.core.sends import Attempt, Change, SendState, Via
 from posthouse.core.settlement import end_life, next_try_at, reap, refuse, release, revive, settle
@@ -72,6 +72,35 @@ def test_the_content_of_security_mail_goes_in_the_write_that_accepts_it(category
     change = settle(SENDING, attempt(SENDING, ACCEPTED), replace(POLICY, category=category), NOW, 0.0)
     assert change is not None
     assert change.delete_content is (category is Category.SECURITY)
+
+
+LEFT_OUT = (
+    Remainder(("bob@example.com",), BUSY, "<ik-1@example.com>"),
+    Remainder(("cleo@example.com",), REJECTED, "<ik-1@example.com>"),
+)
+PARTLY = replace(ACCEPTED, remainders=LEFT_OUT)
+
+
+def test_recipients_who_were_left_out_get_a_send_of_their_own_settled_like_any_other() -> None:
+    change = settled(SENDING, PARTLY)
+    later, never = change.splits
+    assert change.status is Status.ACCEPTED
+    assert (later.addresses, later.change.status, later.change.failures) == (("bob@example.com",), Status.PENDING, 1)
+    assert later.change.next_try_at is not None
+    assert later.change.next_try_at > NOW
+    assert (never.addresses, never.change.status) == (("cleo@example.com",), Status.FAILED)
+    assert never.change.last_error == "rejected on main: 422 no such mailbox"
+    assert {split.message_id for split in change.splits} == {"<ik-1@example.com>"}
+    assert [split.attempt.verdict for split in change.splits] == [BUSY, REJECTED]
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_a_late_partial_acceptance_leaves_nobody_out_and_sends_to_nobody_twice(status: Status) -> None:
+    """Where somebody else sends to all, has sent, or the send was withdrawn or over, nobody gets another send."""
+    send = replace(SENDING, status=status, fence=3, attempts=2)
+    change = settle(send, attempt(send, PARTLY, fence=1), POLICY, NOW, 0.0)
+    splits = () if change is None else change.splits
+    assert len(splits) == (2 if status in (Status.PENDING, Status.UNKNOWN) else 0)
 
 
 def test_a_refused_send_fails_at_its_first_attempt_and_says_why() -> None:

@@ -45,7 +45,7 @@ REPLIES: list[tuple[Phase, int, str, Meaning]] = [
     (Phase.MAIL, 530, "5.7.0 Must issue a STARTTLS command first", MISCONFIGURED),
     (Phase.RCPT, 450, "4.1.8 <a@b.example>: Sender address rejected: Domain not found", LATER),
     (Phase.RCPT, 450, "4.2.0 <bob@example.com>: Recipient address rejected: Greylisted for 5 minutes", LATER),
-    (Phase.RCPT, 452, "4.5.3 Error: too many recipients", LATER),
+    (Phase.RCPT, 452, "4.5.3 Error: too many recipients", OUTAGE),
     (Phase.RCPT, 550, "5.1.1 <bob@example.com>: Recipient address rejected: User unknown in table", REJECTED),
     (Phase.RCPT, 553, "5.7.1 <a@b.example>: Sender address rejected: not owned by user shop", MISCONFIGURED),
     (Phase.RCPT, 554, "5.7.1 <bob@example.com>: Relay access denied", MISCONFIGURED),
@@ -292,9 +292,22 @@ def test_a_recipient_who_may_get_it_later_keeps_a_send_alive_and_our_own_fault_c
 
 
 def test_a_partly_accepted_message_names_those_who_did_not_get_it() -> None:
-    judged = partly_accepted(Verdict(Outcome.ACCEPTED, message_id="m-1"), verdicts(Outcome.REJECTED))
+    judged = partly_accepted(Verdict(Outcome.ACCEPTED, message_id="m-1"), verdicts(Outcome.REJECTED), "<i@x.example>")
     assert (judged.outcome, judged.message_id, judged.rule) == (Outcome.ACCEPTED, "m-1", "partly accepted")
     assert "rejected@example.com" in judged.text
+
+
+def test_those_who_were_refused_alike_remain_together() -> None:
+    refused = [
+        ("a@example.com", Verdict(Outcome.REJECTED, code="550")),
+        ("b@example.com", Verdict(Outcome.TRANSIENT, code="451", retry_after_s=300.0)),
+        ("c@example.com", Verdict(Outcome.REJECTED, code="553")),
+    ]
+    judged = partly_accepted(Verdict(Outcome.ACCEPTED), refused, "<i@x.example>")
+    gone, later = judged.remainders
+    assert (gone.addresses, gone.verdict.outcome) == (("a@example.com", "c@example.com"), Outcome.REJECTED)
+    assert (later.addresses, later.verdict.retry_after_s) == (("b@example.com",), 300.0)
+    assert {gone.message_id, later.message_id} == {"<i@x.example>"}
 
 
 @given(st.sampled_from(Phase), st.integers(100, 599), st.text())

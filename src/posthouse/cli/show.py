@@ -143,6 +143,11 @@ def _document(story: Story, step: NextStep, *, raw: bool) -> Json:
         "recipients": json.loads(send["recipients"]),
         **{name: send[name] for name in _MORE_NAMES},
         "after": send["after_key"],
+        "split_from": send["split_from"],
+        "splits": [
+            {"key": part["dedupe_key"], "status": part["status"], "recipients": json.loads(part["recipients"])}
+            for part in story.splits
+        ],
         "tags": json.loads(send["tags"] or "[]"),
         "metadata": json.loads(send["metadata"] or "{}"),
         **{name: iso(send[name]) for name in _TIMES},

@@ -38,6 +38,13 @@ def heading_lines(story: Story, subject: str | None, now: float, width: int) -> 
     yield from wrapped(f"to {', '.join(json.loads(send['recipients']))}", width, INDENT)
     yield from wrapped(", ".join(filter(None, [f"type {send['type']}", expiry(send, now)])), width, INDENT)
     yield from wrapped(f"id {send['id']}, providers know it as {send['idempotency_key']}", width, INDENT)
+    if send["split_from"]:
+        yield from wrapped(
+            f"split off send {send['split_from']}, whose other recipients have the message", width, INDENT
+        )
+    for part in story.splits:
+        whom = ", ".join(json.loads(part["recipients"]))
+        yield from wrapped(f"not to {whom}: see {part['dedupe_key']}, {part['status']}", width, INDENT)
     if send["maybe_duplicate"]:
         yield Text(f"{INDENT}Marked maybe_duplicate: a second copy may have gone out.", "yellow")
 

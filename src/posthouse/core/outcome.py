@@ -45,6 +45,7 @@ class Verdict:
     retry_after_s: float | None = None  # what the answer asked for
     rule: str = ""  # the name of the rule that decided
     raw: str | None = None  # the answer's beginning, for `posthouse show`
+    remainders: tuple[Remainder, ...] = ()  # of an acceptance for some of the recipients: the others
 
     def __post_init__(self) -> None:
         certain = self.outcome in (Outcome.THROTTLED, Outcome.REJECTED, Outcome.MISCONFIGURED)
@@ -52,6 +53,15 @@ class Verdict:
             raise ValueError(f"{self.outcome} means that the message was certainly not accepted")
         if self.outcome is Outcome.UNKNOWN and not self.maybe_accepted:
             raise ValueError("unknown means that the message may have been accepted")
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """Recipients who were refused alike in a call that was accepted for others."""
+
+    addresses: tuple[str, ...]  # as the email has them
+    verdict: Verdict  # what the call means for them; never accepted, never unknown
+    message_id: str  # the Message-ID header of the message, which stays the same for them
 
 
 class Found(StrEnum):

@@ -62,6 +62,16 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """Recipients who get a send of their own, because the provider took the message for the others only."""
+
+    addresses: tuple[str, ...]
+    message_id: str  # the message's own, which the new send keeps
+    attempt: Attempt  # the call as it was for them: the new send's first
+    change: Change  # what that attempt makes of the new send
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What one decision writes to a send. Fields left at None stay as they are, but for the two `unknown_*`."""
 
@@ -76,6 +86,7 @@ class Change:
     last_error: str | None = None
     maybe_duplicate: bool = False  # only ever sets the mark
     delete_content: bool = False
+    splits: tuple[Split, ...] = ()
 
     @property
     def failures(self) -> int:

@@ -8,12 +8,13 @@ call that made the send unknown).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from posthouse.core.lifecycle import TERMINAL, Happening, Status, after
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import REPLAY_BACKOFF, Category, TypePolicy
 from posthouse.core.retry import asked_wait_s
-from posthouse.core.sends import Attempt, Change, SendState, Via
+from posthouse.core.sends import Attempt, Change, SendState, Split, Via
 
 H = Happening
 
@@ -21,7 +22,7 @@ H = Happening
 def settle(send: SendState, attempt: Attempt, policy: TypePolicy, now: float, chance: float) -> Change | None:
     """The change that `attempt` makes to `send`, or None when it comes too late to change anything."""
     if attempt.verdict.outcome is Outcome.ACCEPTED:
-        return _accepted(send, attempt, policy)
+        return _accepted(send, attempt, policy, now, chance)
     if send.fence != attempt.fence or send.status not in (Status.SENDING, Status.UNKNOWN):
         return None
     if attempt.verdict.maybe_accepted:
@@ -31,7 +32,7 @@ def settle(send: SendState, attempt: Attempt, policy: TypePolicy, now: float, ch
     return _not_accepted(send, attempt, policy, now, chance)
 
 
-def _accepted(send: SendState, attempt: Attempt, policy: TypePolicy) -> Change | None:
+def _accepted(send: SendState, attempt: Attempt, policy: TypePolicy, now: float, chance: float) -> Change | None:
     if send.status is Status.ACCEPTED:
         return None if _same_acceptance(send, attempt) else _second_acceptance(attempt)
     own = send.fence == attempt.fence and send.status in (Status.SENDING, Status.UNKNOWN)
@@ -44,7 +45,25 @@ def _accepted(send: SendState, attempt: Attempt, policy: TypePolicy) -> Change |
         # Somebody else has claimed it meanwhile and may be calling right now.
         maybe_duplicate=send.status is Status.SENDING and not own,
         delete_content=policy.category is Category.SECURITY,
+        splits=_splits(send, attempt, policy, now, chance) if own or send.status in _UNTOUCHED else (),
     )
+
+
+_UNTOUCHED: Final = frozenset({Status.PENDING, Status.UNKNOWN})
+"""Where nobody else is sending, or has sent, to those whom a late acceptance left out, and nobody withdrew the send."""
+
+
+def _splits(send: SendState, attempt: Attempt, policy: TypePolicy, now: float, chance: float) -> tuple[Split, ...]:
+    """A send of its own for each remainder: one whose first call this was, settled like any other."""
+    splits = []
+    for remainder in attempt.verdict.remainders:
+        rest = SendState(0, send.type, Status.SENDING, attempt.fence, 0, 0, send.expires_at, attempt.route)
+        own = replace(attempt, verdict=remainder.verdict, via=Via.SEND)
+        change = settle(rest, own, policy, now, chance)
+        if change is None:
+            raise AssertionError("the first attempt of a new send always changes it")
+        splits.append(Split(remainder.addresses, remainder.message_id, own, change))
+    return tuple(splits)
 
 
 def _same_acceptance(send: SendState, attempt: Attempt) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from posthouse.core.answers import first_match
 from posthouse.core.http_rules import ID_CHARS_MAX, one_line, raw_of, redact
-from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.core.outcome import Outcome, Remainder, Subject, Verdict
 from posthouse.core.retry import RETRY_AFTER_MAX_S
 from posthouse.core.smtp_replies import EVERY_PHASE, Fault, FaultRule, Phase, Reply, SmtpRule
 from posthouse.core.smtp_table import FAULT_RULES, SMTP_RULES
@@ -97,13 +97,21 @@ def all_refused(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
     return gravest if len(verdicts) == 1 else replace(gravest, text=one_line(_each(verdicts)))
 
 
-def partly_accepted(accepted: Verdict, refused: Sequence[tuple[str, Verdict]]) -> Verdict:
-    """What some recipients got is accepted; the others are named, with what was said about them."""
+def partly_accepted(accepted: Verdict, refused: Sequence[tuple[str, Verdict]], message_id: str) -> Verdict:
+    """What some recipients got is accepted. The others are named, with what was said about them, and remain: those
+    with the same outcome together. `message_id` is the message's own."""
+    alike: dict[Outcome, list[tuple[str, Verdict]]] = {}
+    for pair in refused:
+        alike.setdefault(pair[1].outcome, []).append(pair)
     return replace(
         accepted,
         text=one_line(f"{len(refused)} refused: {_each(refused)}"),
         rule="partly accepted",
         raw=raw_of("\n".join(f"{address}: {verdict.raw}" for address, verdict in refused)),
+        remainders=tuple(
+            Remainder(tuple(address for address, _ in group), all_refused(group), message_id)
+            for group in alike.values()
+        ),
     )
 
 

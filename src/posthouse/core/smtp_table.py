@@ -119,6 +119,7 @@ RECIPIENT_RULES: Final = (
         status=re.compile(r"5\.3"),
         says=said(r"too many recipients|recipient (?:count|limit)"),
         outcome=Outcome.TRANSIENT,
+        spends_attempt=False,
         subject=Subject.RECIPIENT,
         source="RFC 5321 section 4.5.3.1.10: it says nothing against the recipient",
         matches=(Reply(Phase.RCPT, 452, "4.5.3 Too many recipients"), Reply(Phase.RCPT, 552, "too many recipients")),

@@ -61,9 +61,9 @@ class SmtpProvider:
         deadline = asyncio.get_running_loop().time() + self._dialogue_s
         try:
             try:
-                return await self._attempt(mail, deadline, fresh=False)
+                return await self._attempt(message, mail, deadline, fresh=False)
             except _FoundClosed:
-                return await self._attempt(mail, deadline, fresh=True)
+                return await self._attempt(message, mail, deadline, fresh=True)
         except (Refused, Broken) as stop:
             return self._verdict(stop)
 
@@ -97,7 +97,7 @@ class SmtpProvider:
             smtputf8=needs_smtputf8([sender, message.sender, *recipients, *message.reply_to]),
         )
 
-    async def _attempt(self, mail: Mail, deadline: float, *, fresh: bool) -> Verdict:
+    async def _attempt(self, message: OutgoingMessage, mail: Mail, deadline: float, *, fresh: bool) -> Verdict:
         """One transaction, judged where it came to its end. Raises Refused, Broken, and _FoundClosed."""
         async with self._lent(deadline, fresh=fresh) as session:
             if (unfit := session.unfit(mail)) is not None:
@@ -109,7 +109,7 @@ class SmtpProvider:
                 if session.reused and _closed_before_it_began(stop):
                     raise _FoundClosed from stop
                 raise
-        return self._outcome(transmitted)
+        return self._outcome(transmitted, message)
 
     @asynccontextmanager
     async def _lent(self, deadline: float, *, fresh: bool) -> AsyncIterator[Session]:
@@ -137,13 +137,14 @@ class SmtpProvider:
         else:
             self._pool.give_back(session)
 
-    def _outcome(self, transmitted: Transmitted) -> Verdict:
+    def _outcome(self, transmitted: Transmitted, message: OutgoingMessage) -> Verdict:
         secrets = self._credential.secrets
-        refused = [(who, judge_reply(reply, secrets=secrets)) for who, reply in transmitted.refused]
+        given = {ascii_domain(address): address.email for address in message.recipients}
+        refused = [(given[who], judge_reply(reply, secrets=secrets)) for who, reply in transmitted.refused]
         if transmitted.final is None:
             return all_refused(refused)
         accepted = judge_reply(transmitted.final, secrets=secrets)
-        return partly_accepted(accepted, refused) if refused else accepted
+        return partly_accepted(accepted, refused, message_id_of(message)) if refused else accepted
 
     def _verdict(self, stop: Refused | Broken) -> Verdict:
         secrets = self._credential.secrets

@@ -46,7 +46,7 @@ def message_bytes(message: OutgoingMessage, message_id: str, date: float) -> byt
 
 def message_id_of(message: OutgoingMessage) -> str:
     """The Message-ID: fixed by the send's idempotency key, so that every attempt carries the same."""
-    return f"<{message.idempotency_key}@{ascii_domain(message.sender).rpartition('@')[2]}>"
+    return message.message_id or f"<{message.idempotency_key}@{ascii_domain(message.sender).rpartition('@')[2]}>"
 
 
 def ascii_domain(address: Address) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, case, func, literal, or_, select
@@ -29,6 +29,7 @@ class Story:
     attempts: list[Json]
     audit: list[Json]
     body: str | None
+    splits: list[Json] = field(default_factory=list)  # the sends that were split off this one
 
     @property
     def state(self) -> SendState:
@@ -85,7 +86,13 @@ class Ledger:
             )
             acted = connection.execute(select(audit).where(audit.c.subject == row.dedupe_key).order_by(audit.c.id))
             body = connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id))
-            return Story(dict(row._mapping), [dict(r._mapping) for r in tried], [dict(r._mapping) for r in acted], body)
+            parts = connection.execute(select(sends).where(sends.c.split_from == row.id).order_by(sends.c.id))
+            return Story(
+                dict(row._mapping),
+                *([dict(r._mapping) for r in rows] for rows in (tried, acted)),
+                body=body,
+                splits=[dict(r._mapping) for r in parts],
+            )
 
     def find(self, words: Sequence[str], status: Status | None, limit: int, *, held: bool = False) -> list[Json]:
         """The newest sends that match every word; `held`: only unknown ones that wait for a person.

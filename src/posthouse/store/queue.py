@@ -19,6 +19,7 @@ from posthouse.core.sends import Attempt, Change, SendState
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
 from posthouse.store.rows import STATE_COLUMNS, Step, apply, changed, lock, record, state_of
 from posthouse.store.schema import Instant, sends, status_is
+from posthouse.store.splits import split
 from posthouse.store.taking import CLAIM, UNKNOWN, ClaimedSend, routes_parameters, take
 
 
@@ -111,6 +112,7 @@ class Queue:
                     steps.append(Step(state, change, report.attempt))
                     states[state.id] = changed(state, change, report.attempt)
                 changes.append(change)
+            split(connection, self._database, steps, worker, now)
             apply(connection, steps, now)
             return changes
 

@@ -188,12 +188,12 @@ def _attempt_row(attempt: Attempt, worker: int) -> tuple[Any, ...]:
         attempt.ended_at,
         verdict.outcome.value,
         verdict.maybe_accepted,
-        _storable(verdict.code, CODE_CHARS_MAX),
-        _storable(verdict.text, ERROR_CHARS_MAX),
+        storable(verdict.code, CODE_CHARS_MAX),
+        storable(verdict.text, ERROR_CHARS_MAX),
         verdict.rule[:RULE_CHARS_MAX],
-        _storable(verdict.message_id, ID_CHARS_MAX),
-        _storable(verdict.request_id, ID_CHARS_MAX),
-        _storable(verdict.raw, ERROR_CHARS_MAX),
+        storable(verdict.message_id, ID_CHARS_MAX),
+        storable(verdict.request_id, ID_CHARS_MAX),
+        storable(verdict.raw, ERROR_CHARS_MAX),
     )
 
 
@@ -327,8 +327,8 @@ def _change_row(step: Step, now: float) -> tuple[Any, ...]:
         int(call is not None),
         change.failures,
         _route(call),
-        _storable(change.message_id, ID_CHARS_MAX),
-        _storable(change.last_error, ERROR_CHARS_MAX),
+        storable(change.message_id, ID_CHARS_MAX),
+        storable(change.last_error, ERROR_CHARS_MAX),
         change.maybe_duplicate,
         change.unknown_since,
         change.unknown_fence,
@@ -338,7 +338,7 @@ def _change_row(step: Step, now: float) -> tuple[Any, ...]:
     )
 
 
-def _storable(said: str | None, chars_max: int) -> str | None:
+def storable(said: str | None, chars_max: int) -> str | None:
     """What a provider said, so that every database takes it: no answer may make a result unstorable."""
     if said is None:
         return None

@@ -90,6 +90,12 @@ def _status_sql(statuses: Iterable[Status]) -> str:
 def _only(*statuses: Status) -> dict[str, Any]:
     """Index options: only rows of these statuses, where the database has partial indexes."""
     condition = text(_status_sql(statuses))
+    return {"postgresql_where": condition, "sqlite_where": condition, "info": {"by_status": True}}
+
+
+def _present(column: str) -> dict[str, Any]:
+    """Index options: only rows that have a value there, where the database has partial indexes."""
+    condition = text(f"{column} IS NOT NULL")
     return {"postgresql_where": condition, "sqlite_where": condition}
 
 
@@ -121,6 +127,7 @@ sends = Table(
     Column("unknown_since", Instant),  # start of the first call whose outcome nobody knows yet
     Column("unknown_fence", Integer),  # that call's fence
     Column("after_key", String(KEY_CHARS_MAX)),
+    Column("split_from", BigId),  # the send whose other recipients have got the message
     Column("campaign", String(63)),
     Column("service", String(63)),
     Column("tags", LongText),  # a JSON list
@@ -140,6 +147,7 @@ sends = Table(
     Index("email_sends_failed", "id", **_only(Status.FAILED)),
     Index("email_sends_to_address", "to_address", "id"),
     Index("email_sends_message_id", "message_id"),
+    Index("email_sends_split", "split_from", **_present("split_from")),
     sqlite_autoincrement=True,  # an id is never used twice
     **MYSQL_TABLE,
 )
@@ -218,13 +226,15 @@ audit = Table(
 
 
 def metadata_of(dialect_name: str) -> MetaData:
-    """The tables as one database has them: without partial indexes, full ones begin with the status."""
+    """The tables as one database has them: without partial indexes, full ones begin with the status where that is what
+    they are partial by."""
     if dialect_name != "mysql":
         return metadata
     full = MetaData()
     for table in metadata.sorted_tables:
         copy = table.to_metadata(full)
-        for index in [index for index in copy.indexes if index.dialect_options["sqlite"]["where"] is not None]:
+        by_status = {index.name for index in table.indexes if index.info.get("by_status")}
+        for index in [index for index in copy.indexes if index.name in by_status]:
             copy.indexes.remove(index)
             Index(index.name, copy.c.status, *index.columns)
     return full

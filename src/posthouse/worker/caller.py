@@ -57,7 +57,8 @@ class Caller:
         self._settler.add(self._report(claimed, attempt), written)
         for report in revived:
             self._settler.add(report, nobody_waits)
-        await self._routes.note(route, verdict, ended_at, self._chance.random())
+        for each in (verdict, *(remainder.verdict for remainder in verdict.remainders)):
+            await self._routes.note(route, each, ended_at, self._chance.random())
 
     def _judge(self, claimed: ClaimedSend, route: str, verdict: Verdict) -> tuple[Verdict, list[Report]]:
         """The verdict as it counts after those before it, and the earlier sends to revive."""

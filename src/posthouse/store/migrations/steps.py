@@ -22,14 +22,21 @@ def create_table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> Non
     op.create_table(name, *items, **options, **_TABLE)
 
 
-def create_index(name: str, table: str, columns: list[str], *, only: str | None = None) -> None:
-    """Creates an index, of the rows that meet the condition on `status`.
+def add_column(table: str, column: sa.Column[Any]) -> None:
+    """Adds a column."""
+    if not (_on_mysql() and column.name in (_columns(table) or ())):
+        op.add_column(table, column)
 
-    Where there are no partial indexes, it is one of all rows that begins with the status.
+
+def create_index(name: str, table: str, columns: list[str], *, only: str | None = None) -> None:
+    """Creates an index, of the rows that meet the condition.
+
+    Where there are no partial indexes, it is one of all rows, which begins with the status if the condition is on it.
     """
     if _on_mysql():
         if name not in {index["name"] for index in _inspector().get_indexes(table)}:
-            op.create_index(name, table, columns if only is None else ["status", *columns])
+            by_status = only is not None and only.startswith("status ")
+            op.create_index(name, table, ["status", *columns] if by_status else columns)
         return
     where = None if only is None else sa.text(only)
     op.create_index(name, table, columns, postgresql_where=where, sqlite_where=where)
