@@ -179,7 +179,7 @@ HOT: dict[str, tuple[Callable[[Bench], object], set[str]]] = {
     "leave": (lambda b: b.store.control.leave(b.another_worker()), {"email_sends_claimed"}),
     "held_unknown": (lambda b: b.store.ledger.held_unknown(), {"email_sends_unknown"}),
     "failed sends": (lambda b: b.store.ledger.ids(Status.FAILED, None, 100), {"email_sends_failed"}),
-    "a key": (lambda b: b.store.ledger.story("done-17"), {DEDUPE_KEY}),
+    "a key": (lambda b: b.store.ledger.story("done-17"), {DEDUPE_KEY, "email_sends_split"}),
     "oldest ended": (lambda b: b.store.retention._purge_sends(b.now - 9 * DAY_S), {"email_sends_ended"}),
 }
 

@@ -87,12 +87,8 @@ class Ledger:
             acted = connection.execute(select(audit).where(audit.c.subject == row.dedupe_key).order_by(audit.c.id))
             body = connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id))
             parts = connection.execute(select(sends).where(sends.c.split_from == row.id).order_by(sends.c.id))
-            return Story(
-                dict(row._mapping),
-                *([dict(r._mapping) for r in rows] for rows in (tried, acted)),
-                body=body,
-                splits=[dict(r._mapping) for r in parts],
-            )
+            stories = [[dict(found._mapping) for found in rows] for rows in (tried, acted, parts)]
+            return Story(dict(row._mapping), stories[0], stories[1], body, stories[2])
 
     def find(self, words: Sequence[str], status: Status | None, limit: int, *, held: bool = False) -> list[Json]:
         """The newest sends that match every word; `held`: only unknown ones that wait for a person.
