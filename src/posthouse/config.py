@@ -110,6 +110,14 @@ class RouteSettings(Settings):
 
     provider: str = Field(description="The provider's module: `http` or `smtp`. See the page of each provider.")
     concurrency: int = Field(32, ge=1, le=1000, description="Calls at once in one worker process.")
+    total_concurrency: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Calls at once over all worker processes, which share them fairly; over SMTP also the most open "
+            "connections. Default: no limit but that of each process."
+        ),
+    )
     connect_timeout: PositiveDuration = Field("2s", description="The longest wait for a connection.")  # type: ignore[assignment]
     timeout: PositiveDuration = Field(
         "15s",  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from posthouse.core.outcome import Outcome, Verdict
+from posthouse.core.places import Holding
 from posthouse.core.routing import RouteHealth, RouteState, health_after
 from posthouse.store.control import Control
 from posthouse.store.database import Database, open_database
@@ -144,3 +145,35 @@ def test_of_many_decisions_at_once_none_is_lost(bench: Bench, open_another: Call
     race([partial(strike, control) for control in controls])
 
     assert bench.store.control.route_health()["main"].strikes == 40
+
+
+def hold(bench: Bench, worker: int, places: int, wanted: int, *, alive_since: float | None = None) -> int:
+    """What a worker holds after it said what it has and could use; the route allows 4 calls at once."""
+    since = bench.beat_at - 30.0 if alive_since is None else alive_since
+    return bench.store.control.hold_places("main", Holding(worker, places, wanted), 4, since, bench.now).places
+
+
+def test_workers_that_ask_at_once_never_get_more_places_than_there_are(bench: Bench) -> None:
+    others = [bench.another_worker() for _ in range(5)]
+    granted = race([partial(hold, bench, worker, 0, 3) for worker in others])
+    assert sum(granted) == 4
+
+
+def test_places_that_are_given_back_are_free_at_once(bench: Bench) -> None:
+    other = bench.another_worker()
+    assert hold(bench, bench.worker, 0, 9) == 4
+    assert hold(bench, other, 0, 9) == 0
+    assert hold(bench, bench.worker, 2, 9) == 2
+    assert hold(bench, other, 0, 9) == 2
+    assert hold(bench, bench.worker, 0, 0) == 0
+    assert hold(bench, other, 2, 9) == 4
+
+
+def test_a_worker_that_left_or_is_dead_holds_nothing(bench: Bench) -> None:
+    gone, dead = bench.another_worker(), bench.another_worker()
+    hold(bench, gone, 0, 2)
+    bench.store.control.leave(gone)
+    assert hold(bench, dead, 0, 4) == 4
+    assert hold(bench, bench.worker, 0, 4) == 0
+    late = bench.beat_at + 1000.0
+    assert hold(bench, bench.worker, 0, 4, alive_since=late) == 4

@@ -267,6 +267,9 @@ class NoHtml:
     async def health(self) -> Verdict | None:
         raise NotImplementedError
 
+    async def limit_connections(self, count: int) -> int:
+        return 0
+
     async def close(self) -> None:
         raise NotImplementedError
 

@@ -48,6 +48,10 @@ def server_context() -> ssl.SSLContext:
     return context
 
 
+class _FallenSilentError(Exception):
+    """The script says nothing more on this connection."""
+
+
 @dataclass
 class ScriptedServer:
     """What it says, and what it heard."""
@@ -77,6 +81,10 @@ class ScriptedServer:
         self.writers.append(writer)
         try:
             await self._converse(reader, writer)
+        except _FallenSilentError:
+            with suppress(ConnectionError, ssl.SSLError):
+                while await reader.read(4096):
+                    pass  # it listens until the other end has gone
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass
         finally:
@@ -118,7 +126,7 @@ class ScriptedServer:
             said = said.pop(0) if said else USUAL[step]
         self.event(step).set()
         if said == SILENCE:
-            await asyncio.Event().wait()
+            raise _FallenSilentError
         if said == CUT:
             writer.transport.abort()
             return False

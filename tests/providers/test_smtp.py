@@ -369,6 +369,33 @@ async def test_there_are_never_more_connections_than_calls_at_once() -> None:
     assert len(server.contents) == 20
 
 
+async def test_a_connection_that_is_being_closed_still_counts() -> None:
+    async with talking({"quit": SILENCE}, concurrency=2, idle_close="30ms") as (server, provider):
+        await asyncio.gather(provider.send(message(send_id=1)), provider.send(message(send_id=2)))
+        async with asyncio.timeout(5):
+            await server.event("quit").wait()  # the server has not let go of it, and won't for a while
+        await asyncio.gather(*(provider.send(message(send_id=n)) for n in range(3, 9)))
+        assert server.open_most == 2
+    assert len(server.contents) == 8
+
+
+async def test_a_lower_limit_closes_what_is_idle_beyond_it_and_holds_from_then_on() -> None:
+    async with talking(concurrency=4) as (server, provider):
+        await asyncio.gather(*(provider.send(message(send_id=n)) for n in range(4)))
+        assert server.open_now == 4
+        assert await provider.limit_connections(2) == 2
+        assert server.open_now == 2
+        server.open_most = 0
+        await asyncio.gather(*(provider.send(message(send_id=n)) for n in range(8)))
+        assert server.open_most <= 2
+        await provider.limit_connections(0)
+        waiting = asyncio.create_task(provider.send(message(send_id=9)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await provider.limit_connections(1)
+        assert (await waiting).outcome is Outcome.ACCEPTED
+
+
 @pytest.mark.parametrize("how", [b"421 4.4.2 idle for too long\r\n" + CLOSE, CLOSE, CUT])
 async def test_a_connection_closed_while_it_was_idle_is_replaced_without_a_word(how: bytes) -> None:
     async with talking() as (server, provider):

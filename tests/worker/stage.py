@@ -76,6 +76,9 @@ class Scripted:
     async def health(self) -> Verdict | None:
         return None
 
+    async def limit_connections(self, count: int) -> int:
+        return 0
+
     async def close(self) -> None:
         """Nothing is open."""
 

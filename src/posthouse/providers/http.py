@@ -46,6 +46,7 @@ class HttpProvider:
             look_up_lag_s=settings.look_up_lag,
             timeout_s=route.timeout,
             concurrency=route.concurrency,
+            total_concurrency=route.total_concurrency,
         )
 
     @property
@@ -91,6 +92,10 @@ class HttpProvider:
         if answer is not None and answer.status // 100 == 2:  # any page will do
             return Verdict(Outcome.ACCEPTED, code=str(answer.status), rule="the health URL answers")
         return verdict
+
+    async def limit_connections(self, count: int) -> int:
+        """None: over HTTP it is calls that count."""
+        return 0
 
     async def close(self) -> None:
         """Closes its connections."""

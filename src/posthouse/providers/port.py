@@ -72,6 +72,12 @@ class Provider(Protocol):
     async def health(self) -> Verdict | None:
         """Asks the provider's health URL, None where there is none. Never sends mail."""
 
+    async def limit_connections(self, count: int) -> int:
+        """From now on at most so many connections: idle ones beyond are closed. How many are open all the same.
+
+        A provider that counts calls, not connections, has none between two of them: 0.
+        """
+
     async def close(self) -> None:
         """Closes its connections."""
 

@@ -40,6 +40,7 @@ class SmtpProvider:
             name=name,
             timeout_s=route.timeout + settings.content_timeout + settings.final_timeout,
             concurrency=route.concurrency,
+            total_concurrency=route.total_concurrency,
         )
 
     @property
@@ -80,6 +81,10 @@ class SmtpProvider:
         except (Refused, Broken) as stop:
             return self._verdict(stop)
         return Verdict(Outcome.ACCEPTED, code=str(reply.code), rule="the server lets us in")
+
+    async def limit_connections(self, count: int) -> int:
+        """Idle connections beyond are closed at once, those in use when their message is through."""
+        return await self._pool.limit(count)
 
     async def close(self) -> None:
         """Closes its connections."""

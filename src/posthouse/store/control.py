@@ -1,4 +1,4 @@
-"""What all workers obey: each other's heartbeats, and the routes' health."""
+"""What all workers obey: each other's heartbeats, the routes' health, and their places."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, literal, select, update
+from sqlalchemy import Connection, and_, delete, insert, literal, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from posthouse.core.lifecycle import Status
+from posthouse.core.places import Grant, Holding, grant
 from posthouse.core.routing import RouteHealth, RouteState
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
-from posthouse.store.schema import Instant, routes, sends, status_is, workers
+from posthouse.store.schema import Instant, places, routes, sends, status_is, workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,29 @@ class Control:
         """Removes a worker that has settled everything. One that has not is left for the reaper."""
         owns = select(sends.c.id).where(status_is(Status.SENDING), sends.c.claimed_by == worker).exists()
         with self._database.write() as connection:
+            connection.execute(delete(places).where(places.c.worker == worker))
             connection.execute(delete(workers).where(workers.c.id == worker, ~owns))
+
+    def hold_places(self, route: str, mine: Holding, total: int, alive_since: float, now: float) -> Grant:
+        """Writes what a worker holds of a route's places, and gives it what else it may have.
+
+        A worker that was not heard of since `alive_since` is dead, and holds nothing any more.
+        """
+        with self._database.write() as connection:
+            self._locked_health(connection, route, now)  # the route's row: one worker at a time
+            alive = workers.c.heartbeat_at >= literal(alive_since, Instant)
+            others = connection.execute(
+                select(places.c.worker, places.c.places, places.c.wanted, workers.c.id.is_not(None))
+                .outerjoin_from(places, workers, and_(workers.c.id == places.c.worker, alive))
+                .where(places.c.route == route, places.c.worker != mine.worker)
+            ).all()
+            granted = grant(total, mine, [Holding(*holding) for *holding, lives in others if lives])
+            gone = [mine.worker, *(row.worker for row in others if not row[-1])]
+            connection.execute(delete(places).where(places.c.route == route, places.c.worker.in_(gone)))
+            if granted.places or mine.wanted:
+                row = {"places": granted.places, "wanted": mine.wanted, "changed_at": now}
+                connection.execute(insert(places).values(route=route, worker=mine.worker, **row))
+            return granted
 
     def forget_dead(self, before: float) -> None:
         """Removes workers that were last heard of before `before`; whoever they still own is reaped all the same."""

@@ -198,6 +198,17 @@ routes = Table(
     **MYSQL_TABLE,
 )
 
+places = Table(
+    "email_places",
+    metadata,
+    Column("route", String(63), primary_key=True),
+    Column("worker", BigId, primary_key=True, autoincrement=False),
+    Column("places", Integer, nullable=False),
+    Column("wanted", Integer, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+    **MYSQL_TABLE,
+)
+
 workers = Table(
     "email_workers",
     metadata,

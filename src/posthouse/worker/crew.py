@@ -21,6 +21,7 @@ from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
 from posthouse.worker.dispatcher import Dispatcher
 from posthouse.worker.housekeeping import Heartbeat, Housekeeping
+from posthouse.worker.places import Places
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.reconciler import Reconciler
 from posthouse.worker.rendering import Renderer
@@ -60,6 +61,7 @@ class Crew:
     """The parts of a running worker."""
 
     access: StoreAccess
+    places: Places
     routes: Routes
     settler: Settler
     dispatcher: Dispatcher
@@ -74,12 +76,15 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     pulse = Pulse(parts.settings.dead_after, asyncio.get_running_loop().time)
     facts = {name: provider.facts for name, provider in parts.providers.items()}
     settler = Settler(parts.store.queue, access, worker, now, parts.chance)
-    routes = Routes(facts, parts.store.control, access, now)
+    dead_after_s = parts.settings.dead_after
+    places = Places(facts, parts.providers, parts.store.control, access, worker, pulse, dead_after_s, now)
+    routes = Routes(facts, places, parts.store.control, access, now)
     caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
     claims = Claims(parts.store.queue, access, worker, now)
     reconciler = Reconciler(claims, caller, routes, settler, parts.renderer, pulse, now, parts.chance)
     return Crew(
         access=access,
+        places=places,
         routes=routes,
         settler=settler,
         reconciler=reconciler,

@@ -20,13 +20,21 @@ async def reconcile_once(parts: WorkerParts) -> int:
     clock = DatabaseClock(asyncio.get_running_loop().time)
     worker = await enlist(parts, access, clock)
     crew = assemble(parts, worker, access, clock)
-    settling, beating = asyncio.create_task(crew.settler.run()), asyncio.create_task(crew.heartbeat.run())
+    settling = asyncio.create_task(crew.settler.run())
+    beside = [
+        asyncio.create_task(work)
+        for work in (crew.heartbeat.run(), crew.places.run(crew.routes.used_on, crew.routes.freed.set))
+    ]
     try:
         await crew.routes.refresh(0.0)
+        for route in parts.providers:
+            crew.places.miss(route)
+        await crew.places.look(crew.routes.used_on)
         return await crew.reconciler.sweep()
     finally:
         await _end(parts, worker, crew, settling)
-        beating.cancel()
+        for task in beside:
+            task.cancel()
 
 
 async def _end(parts: WorkerParts, worker: int, crew: Crew, settling: asyncio.Task[None]) -> None:

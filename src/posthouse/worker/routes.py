@@ -15,6 +15,7 @@ from posthouse.core.routing import RouteHealth, RoutePlan, RouteState, health_af
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.control import Control
 from posthouse.worker.access import StoreAccess
+from posthouse.worker.places import Places
 
 log = logging.getLogger("posthouse.worker")
 
@@ -23,9 +24,15 @@ class Routes:
     """Health is refreshed from the table that all workers share; a call holds a slot while it is under way."""
 
     def __init__(
-        self, facts: Mapping[str, RouteFacts], control: Control, access: StoreAccess, now: Callable[[], float]
+        self,
+        facts: Mapping[str, RouteFacts],
+        places: Places,
+        control: Control,
+        access: StoreAccess,
+        now: Callable[[], float],
     ) -> None:
         self.facts = facts
+        self._places = places
         self.health: dict[str, RouteHealth] = {}
         self.freed = asyncio.Event()  # set whenever a slot becomes free; whoever waits for it clears it
         self._control = control
@@ -39,6 +46,10 @@ class Routes:
         """Calls under way on all routes."""
         return self._used.total()
 
+    def used_on(self, route: str) -> int:
+        """Calls under way on one route."""
+        return self._used[route]
+
     @contextmanager
     def slot(self, route: str) -> Iterator[None]:
         """One slot, for the duration of a call."""
@@ -51,8 +62,13 @@ class Routes:
 
     def free(self, route: str) -> int:
         """How many calls may start on the route now."""
-        concurrency, health = self.facts[route].concurrency, self.health.get(route)
-        allowed = concurrency if health is None else health.slots(concurrency, self._now())
+        health = self.health.get(route)
+        if health is not None and not health.takes(self._now()):
+            return 0
+        places = self._places.allowed(route)
+        allowed = places if health is None else min(places, health.slots(places, self._now()))
+        if places <= self._used[route]:
+            self._places.miss(route)
         return max(0, allowed - self._used[route])
 
     def plan(self, policy: TypePolicy) -> RoutePlan | None:

@@ -38,21 +38,23 @@ class Worker:
         if worker is None:
             return
         crew = assemble(self._parts, worker, access, clock)
-        settling, dispatching, sweeping, purging, beating = (
+        settling, dispatching, sweeping, purging, placing, beating = (
             asyncio.create_task(work)
             for work in (
                 crew.settler.run(),
                 crew.dispatcher.run(),
                 crew.housekeeping.run(),
                 crew.housekeeping.purge(),
+                crew.places.run(crew.routes.used_on, crew.routes.freed.set),
                 crew.heartbeat.run(),
             )
         )
         try:
-            await self._until_stopped([settling, dispatching, sweeping, purging, beating])
+            await self._until_stopped([settling, dispatching, sweeping, purging, placing, beating])
         finally:
             purging.cancel()
             await self._leave(worker, crew, settling, {dispatching, sweeping})
+            placing.cancel()
             beating.cancel()
 
     async def _register(self, access: StoreAccess, clock: DatabaseClock) -> int | None:
