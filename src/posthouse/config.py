@@ -40,6 +40,19 @@ def parse_duration(value: object) -> float:
     return seconds
 
 
+def parse_share(value: object) -> float:
+    """A part of one in a percentage such as `1%` or `0.5%`."""
+    number = value.strip().removesuffix("%") if isinstance(value, str) and value.strip().endswith("%") else ""
+    try:
+        share = float(number) / 100
+    except ValueError:
+        raise ValueError(f"{value!r} is not a percentage; write it like '1%'") from None
+    if not 0 <= share <= 0.5:
+        raise ValueError(f"{value!r} is not between 0% and 50%")
+    return share
+
+
+Share = Annotated[float, BeforeValidator(parse_share)]
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
 
@@ -156,6 +169,20 @@ class TypeSettings(Settings):
     )
     routes: tuple[str, ...] = Field(
         (), description="The routes it may take, in order of preference. Default: all, in the order of the file."
+    )
+    failover: Literal["automatic", "manual"] = Field(
+        "automatic",
+        description=(
+            "When the first route may not be used: the next one takes over by itself, or (`manual`) the mail waits "
+            "until a person says `posthouse route close`."
+        ),
+    )
+    standby_share: Share = Field(
+        "0%",  # type: ignore[assignment]
+        description=(
+            "A small steady part of the mail that goes through the second route, so that it is known to work on the "
+            "day it is needed, such as `1%`."
+        ),
     )
     max_attempts: int = Field(
         10, ge=1, description="Tries before it fails. Outages, throttling and stopped routes don't count."

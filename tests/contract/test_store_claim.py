@@ -188,7 +188,7 @@ def test_many_claimers_get_every_send_once(bench: Bench, open_another: Callable[
 
 @pytest.mark.parametrize("pins", [True, False])
 def test_a_claim_writes_the_route_that_the_plan_says(bench: Bench, pins: bool) -> None:
-    routes = RoutePlan("b", {"a": "c", "b": "c", "c": "b"}, pins=pins)
+    routes = RoutePlan("b", {"a": "c", "b": "c", "c": "b"}, pins, standby="c", standby_share=5000)
     cases = itertools.product((0, 1), (None, "a", "b", "c", "gone"), (None, bench.now))
     for number, (attempts, route, unknown_since) in enumerate(cases):
         bench.put(1, f"k{number}", attempts=attempts, route=route, unknown_since=unknown_since)

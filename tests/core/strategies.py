@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.outcome import Outcome, Subject, Verdict
-from posthouse.core.policy import Category, OnUnknown, RouteFacts, TypePolicy
+from posthouse.core.policy import Category, Failover, OnUnknown, RouteFacts, TypePolicy
 from posthouse.core.sends import Attempt, SendState, Via
 
 NOW: Final = 1_800_000_000.0
@@ -32,6 +32,8 @@ def policies(draw: st.DrawFn) -> TypePolicy:
         on_unknown=draw(st.sampled_from(OnUnknown)),
         unknown_wait_s=draw(st.floats(0.0, 7200.0)),
         unknown_may_change_route=draw(st.booleans()),
+        failover=draw(st.sampled_from(Failover)),
+        standby_share=draw(st.sampled_from([0, 100, 5000])),
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.outcome import Outcome, Verdict
-from posthouse.core.policy import TypePolicy
+from posthouse.core.policy import Failover, TypePolicy
 from posthouse.core.routing import (
     STOP_BACKOFF,
     THROTTLE_BACKOFF,
@@ -86,17 +86,17 @@ def test_a_send_whose_route_left_its_type_starts_with_the_first() -> None:
 def test_an_unknown_outcome_pins_the_send_to_its_route_whatever_its_health() -> None:
     assert choose(OPEN_ON_MAIN, POLICY, {}, NOW) == "main"
     assert choose(OPEN_ON_MAIN, POLICY, {"main": HELD}, NOW) == "main"
-    assert candidates(OPEN_ON_MAIN, POLICY) == ("main",)
+    assert candidates(OPEN_ON_MAIN, POLICY, {}, NOW) == ("main",)
 
 
 def test_a_type_may_let_an_unknown_outcome_change_its_route() -> None:
     free = replace(POLICY, unknown_may_change_route=True)
     assert choose(OPEN_ON_MAIN, free, {}, NOW) == "standby"
-    assert candidates(OPEN_ON_MAIN, free) == ("main", "standby")
+    assert candidates(OPEN_ON_MAIN, free, {}, NOW) == ("main", "standby")
 
 
 def test_a_pinned_send_whose_type_left_its_route_has_no_candidates() -> None:
-    assert candidates(OPEN_ON_MAIN, replace(POLICY, routes=("standby",))) == ()
+    assert candidates(OPEN_ON_MAIN, replace(POLICY, routes=("standby",)), {}, NOW) == ()
 
 
 @st.composite
@@ -118,7 +118,9 @@ def test_a_planned_route_is_the_types_may_be_used_and_respects_the_pin(
 ) -> None:
     plan = route_plan(policy, health, NOW)
     if plan is None:
-        assert all(not health[name].takes(NOW) for name in policy.routes)
+        first = [name for name in policy.routes if name not in health or not health[name].closed(NOW)][:1]
+        waits_for = first if policy.failover is Failover.MANUAL else policy.routes
+        assert all(not health[name].takes(NOW) for name in waits_for)
         return
     chosen = plan.next_route(send)
     if send.unresolved and not policy.unknown_may_change_route:
@@ -126,6 +128,38 @@ def test_a_planned_route_is_the_types_may_be_used_and_respects_the_pin(
         return
     assert chosen in policy.routes
     assert chosen not in health or health[chosen].takes(NOW)
+
+
+CLOSED = RouteHealth("main", RouteState.CLOSED, NOW + 3600, "by grace: maintenance")
+
+
+def test_a_route_that_a_person_closed_is_passed_over_and_no_verdict_opens_it() -> None:
+    assert choose(FRESH, POLICY, {"main": CLOSED}, NOW) == "standby"
+    assert candidates(FRESH, POLICY, {"main": CLOSED}, NOW) == ("main", "standby"), "it may wait for either"
+    for verdict in (ACCEPTED, THROTTLED, MISCONFIGURED):
+        assert health_after(CLOSED, verdict, NOW, chance=0.0) is None
+    assert choose(FRESH, POLICY, {"main": CLOSED}, NOW + 3600) == "main", "its time is over"
+
+
+def test_with_manual_failover_mail_waits_for_its_route_until_a_person_closes_it() -> None:
+    manual = replace(POLICY, failover=Failover.MANUAL)
+    assert route_plan(manual, {"main": HELD}, NOW) is None
+    assert route_plan(manual, {"main": STOPPED}, NOW) is None
+    assert candidates(FRESH, manual, {"main": HELD}, NOW) == ("main",)
+    assert choose(replace(FRESH, attempts=1, route="main"), manual, {}, NOW) == "main"
+    assert choose(FRESH, manual, {"main": CLOSED}, NOW) == "standby"
+
+
+def test_a_small_steady_part_goes_through_the_standby() -> None:
+    policy = replace(POLICY, standby_share=100)
+    chosen = [choose(replace(FRESH, id=number), policy, {}, NOW) for number in range(10_000)]
+    assert chosen.count("standby") == 100
+    assert max(chosen[place : place + 500].count("standby") for place in range(0, 10_000, 500)) <= 7, "evenly"
+    assert {choose(replace(FRESH, id=number), policy, {"main": HELD}, NOW) for number in range(999)} == {"standby"}
+    assert {
+        choose(replace(FRESH, id=number), policy, {"standby": replace(HELD, name="standby")}, NOW)
+        for number in range(999)
+    } == {"main"}
 
 
 # When a route may be used again.
@@ -142,7 +176,7 @@ def test_routes_open_when_the_first_of_them_does() -> None:
 
 @given(policies(), known_health)
 def test_a_type_opens_exactly_when_it_has_a_plan(policy: TypePolicy, health: dict[str, RouteHealth]) -> None:
-    at = opens_at(policy.routes, health, NOW)
+    at = opens_at(candidates(FRESH, policy, health, NOW), health, NOW)
     assert at >= NOW
     assert route_plan(policy, health, at) is not None
     if at > NOW:
@@ -231,6 +265,9 @@ def test_bad_news_never_shortens_a_rest_nor_opens_a_stopped_route(
     changed = health_after(health, verdict, NOW, chance) or health
     assert changed.held_until >= health.held_until
     assert changed.held_until > NOW
+    if health.closed(NOW):
+        assert changed == health, "only a person opens it"
+        return
     assert changed.strikes in (health.strikes, health.strikes + 1)
     if RouteState.STOPPED in (health.state,) or verdict.outcome is Outcome.MISCONFIGURED:
         assert changed.state is RouteState.STOPPED

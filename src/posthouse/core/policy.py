@@ -25,6 +25,13 @@ class Priority(StrEnum):
     BULK = "bulk"  # newsletters: after everything else, but never starved
 
 
+class Failover(StrEnum):
+    """What to do when the first route of a type may not be used."""
+
+    AUTOMATIC = "automatic"  # the next one takes over by itself
+    MANUAL = "manual"  # its mail waits, until a person closes the route: then the next one takes over
+
+
 class Category(StrEnum):
     """What kind of mail a type is: decides suppression, and how long its content is kept."""
 
@@ -32,6 +39,9 @@ class Category(StrEnum):
     TRANSACTIONAL = "transactional"  # something the recipient did asked for it
     MARKETING = "marketing"  # needs consent
 
+
+SHARES: Final = 10_000
+"""The whole that a standby's share is a part of."""
 
 RETRY_BACKOFF: Final = Backoff(first_s=5.0, max_s=600.0)
 
@@ -50,6 +60,8 @@ class TypePolicy:
     on_unknown: OnUnknown = OnUnknown.HOLD
     unknown_wait_s: float = 3600.0
     unknown_may_change_route: bool = False
+    failover: Failover = Failover.AUTOMATIC
+    standby_share: int = 0  # so many of 10,000 sends try the standby first, so that it is known to work
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +98,6 @@ def _policy(name: str, settings: TypeSettings, all_routes: tuple[str, ...]) -> T
         on_unknown=OnUnknown(settings.on_unknown),
         unknown_wait_s=settings.unknown_wait,
         unknown_may_change_route=settings.unknown_may_change_route,
+        failover=Failover(settings.failover),
+        standby_share=round(settings.standby_share * SHARES),
     )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from posthouse.core.outcome import Outcome, Verdict
-from posthouse.core.policy import TypePolicy
+from posthouse.core.policy import SHARES, Failover, TypePolicy
 from posthouse.core.retry import Backoff, asked_wait_s
 from posthouse.core.sends import SendState
 
@@ -19,10 +19,15 @@ STOP_BACKOFF: Final = Backoff(first_s=15.0, max_s=300.0)
 """How long a misconfigured route rests before one send may try it again."""
 
 
+SPREAD: Final = 7919
+"""A prime, so that the few sends of a standby are spread evenly over ids in a row."""
+
+
 class RouteState(StrEnum):
     """Whether a route may be used."""
 
     OPEN = "open"  # in use; `held_until` may still say: not before
+    CLOSED = "closed"  # by a person, until `held_until`
     STOPPED = "stopped"  # misconfigured: one send at a time tries it after `held_until`, the rest waits
 
 
@@ -35,6 +40,10 @@ class RouteHealth:
     held_until: float = 0.0
     reason: str = ""
     strikes: int = 0  # holds in a row with nothing accepted between
+
+    def closed(self, now: float) -> bool:
+        """Whether a person keeps it closed now."""
+        return self.state is RouteState.CLOSED and now < self.held_until
 
     def takes(self, now: float) -> bool:
         """Whether a call may start now."""
@@ -57,14 +66,16 @@ class RoutePlan:
     first: str  # of a send's first call
     after: Mapping[str, str]  # by the route of its latest call
     pins: bool  # a send with an unknown outcome stays with the route that knows it
+    standby: str = ""  # of the first call of a few, evenly spread by their ids
+    standby_share: int = 0  # so many of SHARES
 
     def next_route(self, send: SendState) -> str | None:
         """The route of this send's next call. The claim's SQL says the same, and a test compares them."""
         if self.pins and send.unresolved:
             return send.route
-        if not send.attempts or send.route is None:
-            return self.first
-        return self.after.get(send.route, self.first)
+        if not send.attempts:
+            return self.standby if send.id * SPREAD % SHARES < self.standby_share else self.first
+        return self.first if send.route is None else self.after.get(send.route, self.first)
 
 
 def route_plan(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> RoutePlan | None:
@@ -72,25 +83,36 @@ def route_plan(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float
 
     After a failure the next route of the type's order comes first.
     """
-    open_routes = [name for name in policy.routes if _takes(health.get(name), now)]
+    routes = _in_use(policy, health, now)
+    open_routes = [name for name in routes if _takes(health.get(name), now)]
     if not open_routes:
         return None
     after = {}
-    for place, name in enumerate(policy.routes, start=1):
-        rotated = policy.routes[place:] + policy.routes[:place]
+    for place, name in enumerate(routes, start=1):
+        rotated = routes[place:] + routes[:place]
         after[name] = next(other for other in rotated if other in open_routes)
-    return RoutePlan(open_routes[0], after, pins=not policy.unknown_may_change_route)
+    standby = open_routes[1] if len(open_routes) > 1 else ""
+    share = policy.standby_share if standby and open_routes[0] == policy.routes[0] else 0
+    return RoutePlan(open_routes[0], after, not policy.unknown_may_change_route, standby, share)
+
+
+def _in_use(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> tuple[str, ...]:
+    """The routes of a type that nobody has closed; where a person decides on failover, the first of them alone."""
+    routes = tuple(name for name in policy.routes if name not in health or not health[name].closed(now))
+    return routes[:1] if policy.failover is Failover.MANUAL else routes
 
 
 def _takes(health: RouteHealth | None, now: float) -> bool:
     return health is None or health.takes(now)
 
 
-def candidates(send: SendState, policy: TypePolicy) -> tuple[str, ...]:
-    """The routes that the send may take: all of its type's, or only the one that knows of an unknown outcome."""
+def candidates(send: SendState, policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> tuple[str, ...]:
+    """The routes that the send may take: those of its type, or only the one that knows of an unknown outcome."""
     if send.unresolved and not policy.unknown_may_change_route:
         return tuple(name for name in policy.routes if name == send.route)
-    return policy.routes
+    if policy.failover is Failover.AUTOMATIC:
+        return policy.routes
+    return _in_use(policy, health, now) or policy.routes[:1]
 
 
 def opens_at(routes: Iterable[str], health: Mapping[str, RouteHealth], now: float) -> float:
@@ -99,7 +121,9 @@ def opens_at(routes: Iterable[str], health: Mapping[str, RouteHealth], now: floa
 
 
 def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: float) -> RouteHealth | None:
-    """The route's health after one verdict, or None when it stays as it is."""
+    """The route's health after one verdict, or None when it stays as it is, as one that a person has closed does."""
+    if health.closed(now):
+        return None
     if verdict.outcome is Outcome.ACCEPTED:
         healthy = health.state is RouteState.OPEN and not health.strikes
         # While it is held, that was a call that had begun before: it says nothing about what comes after.

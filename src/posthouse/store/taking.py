@@ -11,7 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, TextClause, TextualSelect, bindparam, text
 
 from posthouse.core.lifecycle import TRANSITIONS, Happening, Status, sources
-from posthouse.core.routing import RoutePlan
+from posthouse.core.policy import SHARES
+from posthouse.core.routing import SPREAD, RoutePlan
 from posthouse.core.sends import SendState
 from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE
 from posthouse.store.rows import STATE_COLUMNS, state_of
@@ -56,7 +57,13 @@ UNKNOWN: Final = Taking(Status.UNKNOWN, "email_sends_unknown", "next_try_at = :a
 
 def routes_parameters(routes: RoutePlan) -> dict[str, Any]:
     """What the claim's route is chosen from, as `RoutePlan.next_route` chooses it."""
-    return {"pins": routes.pins, "first": routes.first, "after": json.dumps(dict(routes.after))}
+    return {
+        "pins": routes.pins,
+        "first": routes.first,
+        "after": json.dumps(dict(routes.after)),
+        "standby": routes.standby,
+        "share": routes.standby_share,
+    }
 
 
 def take(connection: Connection, taking: Taking, lane: bool, parameters: dict[str, Any]) -> list[ClaimedSend]:
@@ -100,13 +107,17 @@ def _update(taking: Taking, dialect: str) -> str:
     if dialect == POSTGRESQL:
         following, first = "CAST(:after AS json) ->> email_sends.route", "CAST(:first AS varchar)"
         pins = "CAST(:pins AS boolean)"
+        standby, share = "CAST(:standby AS varchar)", "CAST(:share AS integer)"
     elif dialect == MYSQL:
         following = "JSON_UNQUOTE(JSON_EXTRACT(:after, CONCAT('$.\"', route, '\"')))"
         first, pins = ":first", ":pins"
+        standby, share = ":standby", ":share"
     else:
         following, first, pins = "json_extract(:after, '$.\"' || route || '\"')", ":first", ":pins"
+        standby, share = ":standby", ":share"
     route = (
         f"CASE WHEN {pins} AND unknown_since IS NOT NULL THEN email_sends.route "
+        f"WHEN attempts = 0 AND email_sends.id * {SPREAD} % {SHARES} < {share} THEN {standby} "
         f"WHEN attempts = 0 THEN {first} ELSE coalesce({following}, {first}) END"
     )
     sets = taking.sets.format(route=route)

@@ -13,7 +13,7 @@ from posthouse.config import WorkerSettings
 from posthouse.content import Content
 from posthouse.core.lanes import DueLane, Share, share, type_of
 from posthouse.core.policy import TypePolicy
-from posthouse.core.routing import RoutePlan, candidates
+from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import Change, SendState, Via
 from posthouse.core.settlement import end_life, refuse, release
 from posthouse.errors import DatabaseUnavailable, PosthouseError
@@ -33,6 +33,9 @@ LANES_AGE_MAX_S: Final = 0.5
 
 NO_SLOT_WAIT_S: Final = 0.2
 """When a send can go only to a route that is busy or held, it is given back for at least this long."""
+
+GIVEN_BACK_MAX_S: Final = 15.0
+"""And for at most this long, whatever the route's health says: a person may open it at any moment."""
 
 FAULT_WAIT_S: Final = 10.0
 """How long a lane, or everything, rests after a fault that nobody has thought of."""
@@ -215,7 +218,7 @@ class Dispatcher:
 
     def _able(self, state: SendState, content: Content) -> tuple[str, ...]:
         """Those of the routes that the send may take which can carry it, its planned one first."""
-        routes = candidates(state, self._caller.policies[state.type])
+        routes = self._routes.candidates(state, self._caller.policies[state.type])
         if len(routes) == 1:
             return routes  # an only route says itself what it can't carry
         planned_first = sorted(routes, key=lambda name: name != state.route)
@@ -228,9 +231,14 @@ class Dispatcher:
         if self._stopping or not self._pulse.may_start:
             self._settle(state, partial(release, again_at=now))
         elif route is None:
-            self._settle(state, partial(release, again_at=max(self._routes.opens_at(able), now + NO_SLOT_WAIT_S)))
+            self._settle(state, partial(release, again_at=self._wait_until(able)))
         elif route == state.route or await self._moved(state, route):
             await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
+
+    def _wait_until(self, able: tuple[str, ...]) -> float:
+        """When to look at a send again that found no slot; soon enough that a person's word counts before long."""
+        now = self._now()
+        return min(max(self._routes.opens_at(able), now + NO_SLOT_WAIT_S), now + GIVEN_BACK_MAX_S)
 
     async def _moved(self, state: SendState, route: str) -> bool:
         """Writes the other route before the call begins. If that fails, the send is given back."""

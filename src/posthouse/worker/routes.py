@@ -11,7 +11,8 @@ from functools import partial
 
 from posthouse.core.outcome import Verdict
 from posthouse.core.policy import RouteFacts, TypePolicy
-from posthouse.core.routing import RouteHealth, RoutePlan, RouteState, health_after, opens_at, route_plan
+from posthouse.core.routing import RouteHealth, RoutePlan, RouteState, candidates, health_after, opens_at, route_plan
+from posthouse.core.sends import SendState
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.control import Control
 from posthouse.worker.access import StoreAccess
@@ -74,6 +75,10 @@ class Routes:
     def plan(self, policy: TypePolicy) -> RoutePlan | None:
         """The next call's route for every send of a type; None while none of its routes may be used."""
         return route_plan(policy, self.health, self._now())
+
+    def candidates(self, send: SendState, policy: TypePolicy) -> tuple[str, ...]:
+        """The routes that the send may take."""
+        return candidates(send, policy, self.health, self._now())
 
     def opens_at(self, names: Iterable[str]) -> float:
         """When the first of these routes may be used; now if one may be used already."""
