@@ -31,7 +31,7 @@ from posthouse.core.policy import TypePolicy, type_policies
 from posthouse.errors import ConfigError
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
+from posthouse.providers.transport import AiohttpTransport, TransportOptions
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import check
 from posthouse.store.retention import Limits
@@ -218,9 +218,11 @@ class App:
     def _worker_parts(
         self, providers: dict[str, Provider], executor: StoreThreads, *, alone: bool = False
     ) -> WorkerParts:
+        from posthouse.worker.alarm import AlarmSettings
         from posthouse.worker.crew import Identity, WorkerParts
         from posthouse.worker.rendering import Renderer
 
+        alerts = self.config.alerts
         return WorkerParts(
             store=self.store,
             executor=executor,
@@ -231,6 +233,11 @@ class App:
             retention=retention_limits(self.config),
             identity=Identity(socket.gethostname(), os.getpid(), version("posthouse")),
             chance=self.chance,
+            alarm=AlarmSettings(
+                quiet_s=alerts.quiet,
+                transport=AiohttpTransport(TransportOptions()) if alerts.url else None,
+                url=alerts.url.reveal if alerts.url else None,
+            ),
             alone=alone,
         )
 

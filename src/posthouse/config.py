@@ -236,6 +236,19 @@ class WorkerSettings(Settings):
         return self
 
 
+class AlertSettings(Settings):
+    """`[alerts]`: how people are told what needs them."""
+
+    url: SecretValue | None = Field(
+        None,
+        description=(
+            'Where an alert is posted as JSON, `{"text": …, "name": …}`, which most chat programs take. Default: the '
+            "log alone."
+        ),
+    )
+    quiet: PositiveDuration = Field("15m", description="The same alert is not raised again within this time.")  # type: ignore[assignment]
+
+
 class RetentionSettings(Settings):
     """`[retention]`: how long finished sends and what belongs to them are kept."""
 
@@ -262,6 +275,7 @@ class Config(Settings):
     )
     types: dict[str, TypeSettings] = Field(default_factory=dict, description="`[types.NAME]`, one a message type.")
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
+    alerts: AlertSettings = Field(AlertSettings(), description="`[alerts]`.")
     retention: RetentionSettings = Field(RetentionSettings(), description="`[retention]`.")
 
     @property
@@ -352,6 +366,7 @@ def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
     tables: dict[str, type[BaseModel]] = {
         "types": TypeSettings,
         "worker": WorkerSettings,
+        "alerts": AlertSettings,
         "retention": RetentionSettings,
     }
     table = tables.get(str(place[0]), model) if len(place) > 1 else model

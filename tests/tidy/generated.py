@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from posthouse.config import (
+    AlertSettings,
     Config,
     RetentionSettings,
     RouteSettings,
@@ -126,6 +127,7 @@ def sections() -> list[Section]:
             TypeSettings,
             "One table for each message type. The type `default` always exists; `[types.default]` changes it.",
         ),
+        Section("`[alerts]`", AlertSettings, "How people are told what needs them."),
         Section("`[worker]`", WorkerSettings, "How worker processes behave. Most installations need none of these."),
         Section("`[retention]`", RetentionSettings, "How long ended sends, and what belongs to them, are kept."),
     ]

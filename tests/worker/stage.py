@@ -33,6 +33,7 @@ from posthouse.store.migrate import migrate
 from posthouse.store.retention import Limits
 from posthouse.store.schema import sends
 from posthouse.store.store import Store
+from posthouse.worker.alarm import AlarmSettings
 from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
 from posthouse.worker.supervisor import Worker
@@ -131,6 +132,7 @@ class Stage:
         self._chance = random.Random(1)
         self._keys = (f"ik-{number}" for number in itertools.count(1))
         self._names = (f"worker-{number}" for number in itertools.count(1))
+        self.alarm = AlarmSettings()
         self._config: Config | None = None
         self._running: list[RunningWorker] = []
 
@@ -210,6 +212,7 @@ class Stage:
             retention=FOR_EVER,
             identity=Identity(process.name, 1, "0"),
             chance=self._chance,
+            alarm=self.alarm,
         )
         self._running.append(RunningWorker(Worker(parts), process))
         return self._running[-1]

@@ -222,6 +222,16 @@ workers = Table(
     **MYSQL_TABLE,
 )
 
+alerts = Table(
+    "email_alerts",
+    metadata,
+    Column("name", String(190), primary_key=True),  # what it is about, such as `route main`
+    Column("text", LongText, nullable=False, server_default=EMPTY),
+    Column("raised_at", Instant, nullable=False),
+    Column("times", Integer, nullable=False, server_default="0"),
+    **MYSQL_TABLE,
+)
+
 audit = Table(
     "email_audit",
     metadata,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posthouse.store.alerts import Alerts
 from posthouse.store.control import Control
 from posthouse.store.database import Database
 from posthouse.store.ledger import Ledger
@@ -19,6 +20,7 @@ class Store:
         self.queue = Queue(database)
         self.sweeps = Sweeps(database)
         self.control = Control(database)
+        self.alerts = Alerts(database)
         self.ledger = Ledger(database)
         self.operations = Operations(database)
         self.retention = Retention(database)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from posthouse.config import WorkerSettings
@@ -16,6 +16,7 @@ from posthouse.store.retention import Limits
 from posthouse.store.store import Store
 from posthouse.store.threads import StoreExecutor
 from posthouse.worker.access import StoreAccess
+from posthouse.worker.alarm import Alarm, AlarmSettings
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
@@ -53,6 +54,7 @@ class WorkerParts:
     retention: Limits
     identity: Identity
     chance: random.Random
+    alarm: AlarmSettings = field(default_factory=AlarmSettings)
     alone: bool = False  # no other worker can live: every open call is a dead worker's
 
 
@@ -61,6 +63,7 @@ class Crew:
     """The parts of a running worker."""
 
     access: StoreAccess
+    alarm: Alarm
     places: Places
     routes: Routes
     settler: Settler
@@ -78,12 +81,14 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     settler = Settler(parts.store.queue, access, worker, now, parts.chance)
     dead_after_s = parts.settings.dead_after
     places = Places(facts, parts.providers, parts.store.control, access, worker, pulse, dead_after_s, now)
-    routes = Routes(facts, places, parts.store.control, access, now)
+    alarm = Alarm(parts.store.alerts, access, parts.alarm, now)
+    routes = Routes(facts, places, parts.store.control, access, alarm, now)
     caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
     claims = Claims(parts.store.queue, access, worker, now)
     reconciler = Reconciler(claims, caller, routes, settler, parts.renderer, pulse, now, parts.chance)
     return Crew(
         access=access,
+        alarm=alarm,
         places=places,
         routes=routes,
         settler=settler,

@@ -41,6 +41,7 @@ async def _end(parts: WorkerParts, worker: int, crew: Crew, settling: asyncio.Ta
     """Writes the last results and signs off."""
     crew.settler.close()
     await asyncio.wait({settling}, timeout=parts.settings.shutdown_grace)
+    await crew.alarm.close()
     for provider in parts.providers.values():
         await provider.close()
     await crew.access.run(parts.store.control.leave, worker)

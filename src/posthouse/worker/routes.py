@@ -16,6 +16,7 @@ from posthouse.core.sends import SendState
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.control import Control
 from posthouse.worker.access import StoreAccess
+from posthouse.worker.alarm import Alarm
 from posthouse.worker.places import Places
 
 log = logging.getLogger("posthouse.worker")
@@ -30,6 +31,7 @@ class Routes:
         places: Places,
         control: Control,
         access: StoreAccess,
+        alarm: Alarm,
         now: Callable[[], float],
     ) -> None:
         self.facts = facts
@@ -38,6 +40,7 @@ class Routes:
         self.freed = asyncio.Event()  # set whenever a slot becomes free; whoever waits for it clears it
         self._control = control
         self._access = access
+        self._alarm = alarm
         self._now = now
         self._used: Counter[str] = Counter()
         self._read_at: float | None = None
@@ -101,13 +104,13 @@ class Routes:
         decide = partial(health_after, verdict=verdict, now=now, chance=chance)
         with suppress(DatabaseUnavailable):  # then it is held here, and the others find out by themselves
             self.health[route] = await self._access.run(self._control.change_route, route, decide, now)
-        _log_health(known, self.health[route], now)
+        self._tell(known, self.health[route], now)
 
-
-def _log_health(before: RouteHealth, after: RouteHealth, now: float) -> None:
-    if after.state is RouteState.STOPPED and before.state is not RouteState.STOPPED:
-        log.error("route %s is stopped, its sends wait: %s", after.name, after.reason)
-    elif after.state is RouteState.OPEN and before.state is RouteState.STOPPED:
-        log.warning("route %s works again", after.name)
-    elif after.held_until > now:
-        log.warning("route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)
+    def _tell(self, before: RouteHealth, after: RouteHealth, now: float) -> None:
+        if after.state is RouteState.STOPPED and before.state is not RouteState.STOPPED:
+            self._alarm.sound(f"route {after.name}", f"it is stopped, its sends wait: {after.reason}")
+            log.error("route %s is stopped, its sends wait: %s", after.name, after.reason)
+        elif after.state is RouteState.OPEN and before.state is RouteState.STOPPED:
+            log.warning("route %s works again", after.name)
+        elif after.held_until > now:
+            log.warning("route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)

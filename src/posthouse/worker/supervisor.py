@@ -112,6 +112,7 @@ class Worker:
         else:
             settling.cancel()
             log.error("%d results could not be written; their sends become unknown", crew.settler.backlog)
+        await crew.alarm.close()
         await asyncio.gather(*(provider.close() for provider in self._parts.providers.values()), return_exceptions=True)
 
     async def _sign_off(self, worker: int, access: StoreAccess) -> None:

@@ -1,0 +1,26 @@
+"""What all workers share of the gates: alerts."""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from posthouse.store.migrations.steps import create_table
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+INSTANT = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql")
+LONG_TEXT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql")
+EMPTY = sa.text("('')")
+
+
+def upgrade() -> None:
+    """Creates the tables."""
+    create_table(
+        "email_alerts",
+        sa.Column("name", sa.String(190), primary_key=True),
+        sa.Column("text", LONG_TEXT, nullable=False, server_default=EMPTY),
+        sa.Column("raised_at", INSTANT, nullable=False),
+        sa.Column("times", sa.Integer(), nullable=False, server_default="0"),
+    )
