@@ -10,7 +10,20 @@ from typing import Annotated, Any, Final, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from posthouse.cli import config_check, demo, find, init, interventions, reconcile, sandbox, send, show, status, worker
+from posthouse.cli import (
+    config_check,
+    demo,
+    find,
+    init,
+    interventions,
+    reconcile,
+    route,
+    sandbox,
+    send,
+    show,
+    status,
+    worker,
+)
 from posthouse.cli.failures import Exit, Failure
 from posthouse.cli.invocation import ByOption, ConfigOption, Everywhere, JsonOption, add_command, report
 from posthouse.cli.output import Answer, Output
@@ -78,6 +91,9 @@ SET_UP, RUN, ASK, ACT = "Set up", "Run", "Ask", "Act"
 configuration = typer.Typer(no_args_is_help=True, help="The configuration.")
 app.add_typer(configuration, name="config", rich_help_panel=SET_UP)
 
+routes = typer.Typer(no_args_is_help=True, help="Take a route out of use, and back.")
+app.add_typer(routes, name="route", rich_help_panel=ACT)
+
 add_command(app, demo.demo, panel=SET_UP)
 add_command(app, init.init, panel=SET_UP)
 add_command(app, init.migrate, panel=SET_UP)
@@ -92,6 +108,8 @@ add_command(app, interventions.retry, panel=ACT)
 add_command(app, interventions.cancel, panel=ACT)
 add_command(app, interventions.resolve, panel=ACT)
 add_command(app, reconcile.reconcile, panel=ACT)
+add_command(routes, route.close)
+add_command(routes, route.open_, name="open")
 
 
 def main() -> None:

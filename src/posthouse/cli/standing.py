@@ -9,7 +9,7 @@ from typing import Final
 from posthouse.app import App
 from posthouse.cli.moments import coming, duration
 from posthouse.cli.output import count
-from posthouse.core.routing import RouteHealth, RouteState
+from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
 from posthouse.store.control import WorkerRow
 from posthouse.store.ledger import LaneDepth
 
@@ -112,6 +112,10 @@ def route_words(health: RouteHealth, now: float) -> str:
     if health.state is RouteState.STOPPED:
         again = "now" if health.takes(now) else coming(health.held_until, now)
         return f"stopped, tried again {again}: {health.reason}"
+    if health.closed(now):
+        for_ever = health.held_until >= FOR_EVER
+        end = "until posthouse route open" if for_ever else f"opens {coming(health.held_until, now)}"
+        return f"closed, {end}: {health.reason}"
     if not health.takes(now):
         return f"held, opens {coming(health.held_until, now)}: {health.reason}"
     return "open"

@@ -14,7 +14,7 @@ from posthouse.cli.moments import duration, duration_option, iso, local
 from posthouse.cli.output import Answer, Json, Line, columns, count
 from posthouse.cli.standing import RECENT_S, Problem, Whole, look, problems, route_words
 from posthouse.core.lanes import type_of
-from posthouse.core.routing import RouteHealth, RouteState
+from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
 from posthouse.store.control import WorkerRow
 from posthouse.store.ledger import LaneDepth
 
@@ -133,10 +133,18 @@ def _route_document(health: RouteHealth, now: float) -> Json:
     held = not health.takes(now)
     return {
         "name": health.name,
-        "state": "stopped" if health.state is RouteState.STOPPED else "held" if held else "open",
-        "held_until": iso(health.held_until) if held else None,
+        "state": _state(health, now),
+        "held_until": iso(health.held_until) if held and health.held_until < FOR_EVER else None,
         "reason": health.reason,
     }
+
+
+def _state(health: RouteHealth, now: float) -> str:
+    if health.state is RouteState.STOPPED:
+        return "stopped"
+    if health.closed(now):
+        return "closed"
+    return "open" if health.takes(now) else "held"
 
 
 def _lane_document(lane: LaneDepth, whole: Whole) -> Json:

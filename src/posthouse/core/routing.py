@@ -19,6 +19,9 @@ STOP_BACKOFF: Final = Backoff(first_s=15.0, max_s=300.0)
 """How long a misconfigured route rests before one send may try it again."""
 
 
+FOR_EVER: Final = 221_845_392_000.0
+"""The year 9000: closed until a person opens it."""
+
 SPREAD: Final = 7919
 """A prime, so that the few sends of a standby are spread evenly over ids in a row."""
 

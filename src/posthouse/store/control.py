@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, literal, select, update
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy import and_, delete, insert, literal, select, update
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.places import Grant, Holding, grant
-from posthouse.core.routing import RouteHealth, RouteState
-from posthouse.store.database import MYSQL, POSTGRESQL, Database
+from posthouse.core.routing import RouteHealth
+from posthouse.store.database import Database
+from posthouse.store.route_rows import health_of, locked_health, write_health
 from posthouse.store.schema import Instant, places, routes, sends, status_is, workers
 
 
@@ -63,7 +62,7 @@ class Control:
         A worker that was not heard of since `alive_since` is dead, and holds nothing any more.
         """
         with self._database.write() as connection:
-            self._locked_health(connection, route, now)  # the route's row: one worker at a time
+            locked_health(connection, self._database, route, now)  # the route's row: one worker at a time
             alive = workers.c.heartbeat_at >= literal(alive_since, Instant)
             others = connection.execute(
                 select(places.c.worker, places.c.places, places.c.wanted, workers.c.id.is_not(None))
@@ -91,46 +90,14 @@ class Control:
     def route_health(self) -> dict[str, RouteHealth]:
         """The health of every route that ever was in trouble."""
         with self._database.read() as connection:
-            return {row.name: _health(row) for row in connection.execute(select(routes))}
+            return {row.name: health_of(row) for row in connection.execute(select(routes))}
 
     def change_route(self, name: str, decide: Callable[[RouteHealth], RouteHealth | None], now: float) -> RouteHealth:
         """Applies one decision to a route's health, under its row's lock; the health as it stands then."""
         with self._database.write() as connection:
-            health = self._locked_health(connection, name, now)
+            health = locked_health(connection, self._database, name, now)
             changed = decide(health)
             if changed is None:
                 return health
-            connection.execute(update(routes).where(routes.c.name == name).values(**_values(changed, now)))
+            write_health(connection, changed, now)
             return changed
-
-    def _locked_health(self, connection: Connection, name: str, now: float) -> RouteHealth:
-        query = select(routes).where(routes.c.name == name)
-        if not self._database.is_sqlite:
-            query = query.with_for_update()
-        row = connection.execute(query).one_or_none()
-        if row is None:
-            # What is not there can't be locked: two first decisions at once would both start from nothing.
-            connection.execute(self._insert_missing(RouteHealth(name), now))
-            row = connection.execute(query).one()
-        return _health(row)
-
-    def _insert_missing(self, health: RouteHealth, now: float) -> Any:
-        row = {"name": health.name, **_values(health, now)}
-        if self._database.dialect == MYSQL:
-            return mysql.insert(routes).values(row).on_duplicate_key_update(name=health.name)
-        dialect_insert: Any = postgresql.insert if self._database.dialect == POSTGRESQL else sqlite.insert
-        return dialect_insert(routes).values(row).on_conflict_do_nothing(index_elements=["name"])
-
-
-def _values(health: RouteHealth, now: float) -> dict[str, Any]:
-    return {
-        "state": health.state.value,
-        "held_until": health.held_until,
-        "reason": health.reason,
-        "strikes": health.strikes,
-        "changed_at": now,
-    }
-
-
-def _health(row: Any) -> RouteHealth:
-    return RouteHealth(row.name, RouteState(row.state), row.held_until, row.reason, row.strikes)

@@ -8,9 +8,11 @@ from sqlalchemy import Connection, insert, select, update
 
 from posthouse.core.intervention import Intervention
 from posthouse.core.lifecycle import Status
+from posthouse.core.routing import RouteHealth
 from posthouse.core.sends import SendState
 from posthouse.errors import NotPossible, UnknownSend
 from posthouse.store.database import Database
+from posthouse.store.route_rows import locked_health, write_health
 from posthouse.store.rows import Step, apply, lock
 from posthouse.store.schema import audit, contents, sends
 
@@ -61,6 +63,13 @@ class Operations:
         if made.new_key:
             values["idempotency_key"] = new_key()
         connection.execute(update(sends).where(sends.c.id == state.id).values(**values))
+
+    def change_route(self, health: RouteHealth, *, who: str, action: str, detail: str, now: float) -> None:
+        """A person's word on a route, whatever its health was."""
+        with self._database.write() as connection:
+            locked_health(connection, self._database, health.name, now)
+            write_health(connection, health, now)
+            _audit(connection, now, who, action, health.name, detail)
 
     def audit(self, who: str, action: str, subject: str, detail: str, now: float) -> None:
         """Writes one line of audit that changes no send."""

@@ -1,0 +1,53 @@
+"""Rows of `email_routes`: read, locked, changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from posthouse.core.routing import RouteHealth, RouteState
+from posthouse.store.database import MYSQL, POSTGRESQL, Database
+from posthouse.store.schema import routes
+
+
+def health_of(row: Any) -> RouteHealth:
+    """The health in a row."""
+    return RouteHealth(row.name, RouteState(row.state), row.held_until, row.reason, row.strikes)
+
+
+def locked_health(connection: Connection, database: Database, name: str, now: float) -> RouteHealth:
+    """A route's health, its row locked for this transaction, and written first where there is none."""
+    query = select(routes).where(routes.c.name == name)
+    if not database.is_sqlite:
+        query = query.with_for_update()
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        # What is not there can't be locked: two first decisions at once would both start from nothing.
+        connection.execute(_insert_missing(database, RouteHealth(name), now))
+        row = connection.execute(query).one()
+    return health_of(row)
+
+
+def write_health(connection: Connection, health: RouteHealth, now: float) -> None:
+    """Writes the health of a route whose row is locked."""
+    connection.execute(update(routes).where(routes.c.name == health.name).values(**_values(health, now)))
+
+
+def _insert_missing(database: Database, health: RouteHealth, now: float) -> Any:
+    row = {"name": health.name, **_values(health, now)}
+    if database.dialect == MYSQL:
+        return mysql.insert(routes).values(row).on_duplicate_key_update(name=health.name)
+    dialect_insert: Any = postgresql.insert if database.dialect == POSTGRESQL else sqlite.insert
+    return dialect_insert(routes).values(row).on_conflict_do_nothing(index_elements=["name"])
+
+
+def _values(health: RouteHealth, now: float) -> dict[str, Any]:
+    return {
+        "state": health.state.value,
+        "held_until": health.held_until,
+        "reason": health.reason,
+        "strikes": health.strikes,
+        "changed_at": now,
+    }
