@@ -22,6 +22,7 @@ from posthouse.config import (
     load_config,
     parse_config,
     parse_duration,
+    parse_rate,
 )
 from posthouse.errors import ConfigError, OperatorError
 
@@ -355,3 +356,32 @@ def test_the_process_environment_is_the_default(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(os.environ, "POSTHOUSE_DATABASE", "sqlite:///process.db")
     place = written(tmp_path, f'database = "{SQLITE}"')
     assert load_config(place).database_url == "sqlite:///process.db"
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("14/second", (14, 1.0)),
+        ("14/s", (14, 1.0)),
+        ("100/min", (100, 60.0)),
+        (" 100 / minute ", (100, 60.0)),
+        ("5000/hour", (5000, 3600.0)),
+        ("10000/day", (10000, 86400.0)),
+        ("1/d", (1, 86400.0)),
+    ],
+)
+def test_a_rate_is_a_count_and_a_unit_of_time(text: str, rate: tuple[int, float]) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    "text", ["", "14", "14/", "/s", "1.5/s", "-1/s", "14/fortnight", "14/s/s", "14 per second", "٤/s"]
+)
+def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="write it like '14/second'"):
+        parse_rate(text)
+
+
+def test_a_rate_of_nothing_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(ValueError, match="posthouse pause"):
+        parse_rate("0/s")

@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -52,6 +53,27 @@ def parse_share(value: object) -> float:
     return share
 
 
+_RATE = re.compile(r"(\d+) ?/ ?([a-z]+)", re.ASCII)
+_PER_S: Final = {
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+    **dict.fromkeys(("d", "day"), 86400.0),
+}
+
+
+def parse_rate(value: object) -> tuple[int, float]:
+    """Count and seconds in `14/second`, `100/min`, `5000/hour` or `10000/day`."""
+    text = value if isinstance(value, str) else str(value)
+    found = _RATE.fullmatch(text.strip())
+    if found is None or found[2] not in _PER_S:
+        raise ValueError(f"{text!r} is not a rate; write it like '14/second', '100/min', '5000/hour' or '10000/day'")
+    if int(found[1]) == 0:
+        raise ValueError(f"{text!r} allows nothing; to stop sending, use: posthouse pause")
+    return int(found[1]), _PER_S[found[2]]
+
+
+RateValue = Annotated[tuple[int, float], BeforeValidator(parse_rate)]
 Share = Annotated[float, BeforeValidator(parse_share)]
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
@@ -116,6 +138,15 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
 
 
+class WarmUpSettings(Settings):
+    """`[routes.NAME.warm_up]`: a daily limit that grows while receivers get to know a new sender."""
+
+    start: date = Field(description="Its first day, such as `2026-12-01`.")
+    first: int = Field(ge=1, description="The limit of the first day.")
+    growth: float = Field(1.5, gt=1, description="How many times as much each day may carry as the one before.")
+    until: int = Field(ge=1, description="Over when a day's limit would be so much.")
+
+
 class RouteSettings(Settings):
     """`[routes.NAME]`: one provider account. The provider's own settings stand in the same table."""
 
@@ -130,6 +161,23 @@ class RouteSettings(Settings):
             "Calls at once over all worker processes, which share them fairly; over SMTP also the most open "
             "connections. Default: no limit but that of each process."
         ),
+    )
+    rate: RateValue | None = Field(
+        None, description="Messages at most, over all workers, such as `14/second`. Default: no limit."
+    )
+    burst: int = Field(
+        1, ge=1, description="So many at once within `rate`. The rate itself stays: what starts together is paid for."
+    )
+    quota: RateValue | None = Field(
+        None,
+        description="Messages at most in a rolling window, such as `50000/day`; at 80 % of it people are told.",
+    )
+    counts: Literal["messages", "recipients"] = Field(
+        "messages", description="What the provider counts against `rate`, `quota` and `warm_up`."
+    )
+    warm_up: WarmUpSettings | None = Field(
+        None,
+        description="A daily limit that grows: `{ start = 2026-12-01, first = 200, growth = 1.5, until = 50000 }`.",
     )
     connect_timeout: PositiveDuration = Field("2s", description="The longest wait for a connection.")  # type: ignore[assignment]
     timeout: PositiveDuration = Field(
@@ -150,7 +198,26 @@ class RouteSettings(Settings):
     def _connect_within_total(self) -> Self:
         if self.connect_timeout > self.timeout:
             raise ValueError("connect_timeout is longer than timeout")
+        if self.rate is not None and self.burst > self.rate[0]:
+            raise ValueError("burst is more than the rate allows in all of its time")
         return self
+
+
+class ServiceSettings(Settings):
+    """`[services.NAME]`: one internal caller, as `Email.service` names it."""
+
+    rate: RateValue | None = Field(None, description="Its sends at most, over all workers, such as `20/second`.")
+    quota: RateValue | None = Field(
+        None, description="Its sends at most in a rolling window, such as `5000/hour`; at 80 % of it people are told."
+    )
+
+
+class GroupSettings(Settings):
+    """`[groups.NAME]`: one mailbox group, such as `gmail` or `microsoft`."""
+
+    rate: RateValue | None = Field(
+        None, description="Sends at most to mailboxes of this group, on each route, over all workers."
+    )
 
 
 class TypeSettings(Settings):
@@ -274,6 +341,10 @@ class Config(Settings):
         default_factory=dict, description="`[routes.NAME]`, one a provider account."
     )
     types: dict[str, TypeSettings] = Field(default_factory=dict, description="`[types.NAME]`, one a message type.")
+    services: dict[str, ServiceSettings] = Field(
+        default_factory=dict, description="`[services.NAME]`, one an internal caller."
+    )
+    groups: dict[str, GroupSettings] = Field(default_factory=dict, description="`[groups.NAME]`, one a mailbox group.")
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
     alerts: AlertSettings = Field(AlertSettings(), description="`[alerts]`.")
     retention: RetentionSettings = Field(RetentionSettings(), description="`[retention]`.")
@@ -301,7 +372,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _names_and_references(self) -> Self:
-        for table, names in (("routes", self.routes), ("types", self.types)):
+        for table, names in (("routes", self.routes), ("types", self.types), ("services", self.services)):
             for name in names:
                 if not re.fullmatch(NAME_PATTERN, name):
                     raise ConfigError(
@@ -365,6 +436,8 @@ def config_error(error: ValidationError, model: type[BaseModel], prefix: str = "
 def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
     tables: dict[str, type[BaseModel]] = {
         "types": TypeSettings,
+        "services": ServiceSettings,
+        "groups": GroupSettings,
         "worker": WorkerSettings,
         "alerts": AlertSettings,
         "retention": RetentionSettings,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.core.limits import HOLD_STEP_S, Rate, Reservation, give_back, hold, parse_rate, reserve, spend
+from posthouse.core.limits import HOLD_STEP_S, Rate, Reservation, give_back, hold, reserve, spend
 from tests.core.strategies import NOW
 
 NEVER_USED = 0.0
@@ -136,35 +136,6 @@ def test_a_slack_that_makes_no_sense_is_refused(slack_s: float) -> None:
 
 
 # What is written in the settings.
-
-
-@pytest.mark.parametrize(
-    ("text", "rate"),
-    [
-        ("14/second", (14, 1.0)),
-        ("14/s", (14, 1.0)),
-        ("100/min", (100, 60.0)),
-        (" 100 / minute ", (100, 60.0)),
-        ("5000/hour", (5000, 3600.0)),
-        ("10000/day", (10000, 86400.0)),
-        ("1/d", (1, 86400.0)),
-    ],
-)
-def test_a_rate_is_a_count_and_a_unit_of_time(text: str, rate: tuple[int, float]) -> None:
-    assert parse_rate(text) == rate
-
-
-@pytest.mark.parametrize(
-    "text", ["", "14", "14/", "/s", "1.5/s", "-1/s", "14/fortnight", "14/s/s", "14 per second", "٤/s"]
-)
-def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="write it like '14/second'"):
-        parse_rate(text)
-
-
-def test_a_rate_of_nothing_is_refused_with_what_to_do_instead() -> None:
-    with pytest.raises(ValueError, match="posthouse pause"):
-        parse_rate("0/s")
 
 
 # Properties: any number of workers, any order, clocks that differ.

@@ -29,6 +29,26 @@ def type_of(lane: str) -> str:
     return lane.partition(SEPARATOR)[0]
 
 
+def service_of(lane: str) -> str:
+    """The service of a lane's sends; empty where they have none."""
+    return _part(lane, 1)
+
+
+def campaign_of(lane: str) -> str:
+    """The campaign of a lane's sends; empty where they have none."""
+    return _part(lane, 2)
+
+
+def group_of(lane: str) -> str:
+    """The mailbox group of a lane's sends; empty where it says none."""
+    return _part(lane, 3)
+
+
+def _part(lane: str, place: int) -> str:
+    parts = lane.split(SEPARATOR)
+    return parts[place] if place < len(parts) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class DueLane:
     """An open lane with due mail, and how many calls its routes could start now."""

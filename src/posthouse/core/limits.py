@@ -17,7 +17,6 @@ slot to the way to the database. A crash loses the slots that it held, which is 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,22 +104,3 @@ def hold(tat: float, until: float, rate: Rate) -> float:
 def spend(tat: float, now: float, extra: int, rate: Rate) -> float:
     """The timestamp after `extra` slots were used that nobody had reserved: those to come wait for as long."""
     return max(tat, now) + extra * rate.interval_s
-
-
-_RATE = re.compile(r"(\d+) ?/ ?([a-z]+)", re.ASCII)
-_PER_S: Final = {
-    **dict.fromkeys(("s", "sec", "second"), 1.0),
-    **dict.fromkeys(("m", "min", "minute"), 60.0),
-    **dict.fromkeys(("h", "hour"), 3600.0),
-    **dict.fromkeys(("d", "day"), 86400.0),
-}
-
-
-def parse_rate(text: str) -> tuple[int, float]:
-    """Count and seconds in `14/second`, `100/min`, `5000/hour` or `10000/day`. Raises ValueError."""
-    found = _RATE.fullmatch(text.strip())
-    if found is None or found[2] not in _PER_S:
-        raise ValueError(f"{text!r} is not a rate; write it like '14/second', '100/min', '5000/hour' or '10000/day'")
-    if int(found[1]) == 0:
-        raise ValueError(f"{text!r} allows nothing; to stop sending, use: posthouse pause")
-    return int(found[1]), _PER_S[found[2]]

@@ -222,6 +222,16 @@ workers = Table(
     **MYSQL_TABLE,
 )
 
+limits = Table(
+    "email_limits",
+    metadata,
+    Column("name", String(190), primary_key=True),  # what is limited, such as `route main`
+    Column("tat", Instant, nullable=False),  # how far the slots that were given away reach
+    Column("parts", LongText, nullable=False, server_default=EMPTY),  # what a quota's window holds, as JSON
+    Column("warned_at", Instant, nullable=False),
+    **MYSQL_TABLE,
+)
+
 alerts = Table(
     "email_alerts",
     metadata,

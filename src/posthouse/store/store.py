@@ -7,6 +7,7 @@ from posthouse.store.control import Control
 from posthouse.store.database import Database
 from posthouse.store.ledger import Ledger
 from posthouse.store.operations import Operations
+from posthouse.store.pacing import Pacing
 from posthouse.store.queue import Queue
 from posthouse.store.retention import Retention
 from posthouse.store.sweeps import Sweeps
@@ -23,4 +24,5 @@ class Store:
         self.alerts = Alerts(database)
         self.ledger = Ledger(database)
         self.operations = Operations(database)
+        self.pacing = Pacing(database)
         self.retention = Retention(database)

@@ -1,4 +1,4 @@
-"""What all workers share of the gates: alerts."""
+"""What all workers share of the gates: limits and alerts."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -17,6 +17,13 @@ EMPTY = sa.text("('')")
 
 def upgrade() -> None:
     """Creates the tables."""
+    create_table(
+        "email_limits",
+        sa.Column("name", sa.String(190), primary_key=True),
+        sa.Column("tat", INSTANT, nullable=False),
+        sa.Column("parts", LONG_TEXT, nullable=False, server_default=EMPTY),
+        sa.Column("warned_at", INSTANT, nullable=False),
+    )
     create_table(
         "email_alerts",
         sa.Column("name", sa.String(190), primary_key=True),

@@ -1,0 +1,134 @@
+"""How many sends may start, and when, where several limits hold at once: of the route, the service, the mailbox group.
+
+A worker asks before it claims, and claims no more than it is permitted. What it does not use it gives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from posthouse.core.limits import Rate, Reservation, give_back, reserve, spend
+from posthouse.core.quotas import Parts, Quota, opens_at, take, used, warning
+from posthouse.core.quotas import give_back as give_back_quota
+
+HORIZON_S: Final = 0.1
+"""Slots are given away no further ahead: what is claimed for them may have to wait for so long."""
+
+SLACK_SHARE: Final = 0.02
+"""A start may be late by this part of a second, or of a shorter time that the rate is counted in; it costs as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit that all workers share, by the name of its row: a rate, a quota, or both."""
+
+    name: str
+    rate: Rate | None = None
+    quota: Quota | None = None
+    by_recipient: bool = False  # what counts are recipients, not messages
+
+
+@dataclass(frozen=True, slots=True)
+class LimitState:
+    """One row of `email_limits`."""
+
+    tat: float = 0.0
+    parts: Parts = ()
+    warned_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """Leave to start `count` sends, each at its own time."""
+
+    count: int
+    reservations: tuple[Reservation, ...]
+    taken_at: float
+    next_at: float  # when more may be had, where there was less than was wanted
+
+    def start_at(self, place: int) -> float:
+        """When the send at `place`, from 0 on, may start."""
+        return max((reservation.start_at(place) for reservation in self.reservations), default=self.taken_at)
+
+
+def permit(
+    limits: Sequence[Limit], states: Mapping[str, LimitState], want: int, now: float
+) -> tuple[Permit, dict[str, LimitState], list[str]]:
+    """As many of `want` as every limit allows, the states after it, and the names of quotas to warn about."""
+    granted, next_at = want, now
+    for limit in limits:
+        allowed, again_at = _allowed(limit, states[limit.name], granted, now)
+        if allowed < granted:
+            granted, next_at = allowed, max(next_at, again_at)
+    reservations: list[Reservation] = []
+    changed: dict[str, LimitState] = {}
+    warnings: list[str] = []
+    for limit in limits if granted else ():
+        state = states[limit.name]
+        if limit.rate is not None:
+            reservation = reserve(state.tat, now, granted, limit.rate, HORIZON_S)
+            reservations.append(reservation)
+            state = replace(state, tat=reservation.tat)
+        if limit.quota is not None:
+            before = used(state.parts, now, limit.quota)
+            state = replace(state, parts=take(state.parts, now, granted, limit.quota)[1])
+            if warning(before, before + granted, limit.quota, state.warned_at, now):
+                state = replace(state, warned_at=now)
+                warnings.append(limit.name)
+        changed[limit.name] = state
+    return Permit(granted, tuple(reservations), now, next_at), changed, warnings
+
+
+def _allowed(limit: Limit, state: LimitState, want: int, now: float) -> tuple[int, float]:
+    """How many this limit allows, and when it allows more."""
+    allowed, again_at = want, now
+    if limit.rate is not None:
+        reservation = reserve(state.tat, now, allowed, limit.rate, HORIZON_S)
+        if reservation.granted < allowed:
+            allowed, again_at = reservation.granted, reservation.next_at - HORIZON_S / 2
+    if limit.quota is not None:
+        granted, _ = take(state.parts, now, allowed, limit.quota)
+        if granted < allowed:
+            allowed, again_at = granted, max(again_at, opens_at(state.parts, now, limit.quota))
+    return allowed, again_at
+
+
+def return_unused(
+    limits: Sequence[Limit], states: Mapping[str, LimitState], given: Permit, unused: int
+) -> dict[str, LimitState]:
+    """The states without the last `unused` sends of a permit."""
+    reservations = iter(given.reservations)
+    changed = {}
+    for limit in limits:
+        state = states[limit.name]
+        if limit.rate is not None:
+            state = replace(state, tat=give_back(state.tat, next(reservations), unused))
+        if limit.quota is not None:
+            state = replace(state, parts=give_back_quota(state.parts, given.taken_at, unused, limit.quota))
+        changed[limit.name] = state
+    return changed
+
+
+def spend_more(
+    limits: Sequence[Limit], states: Mapping[str, LimitState], extra: int, now: float
+) -> dict[str, LimitState] | None:
+    """The states after `extra` recipients beyond the sends themselves; None where a quota has no room for them.
+
+    One message's recipients go out at once, whatever the rate; those after it wait for as long as they would have.
+    """
+    changed = {}
+    for limit in limits:
+        if not limit.by_recipient:
+            continue
+        state = states[limit.name]
+        if limit.rate is not None:
+            state = replace(state, tat=spend(state.tat, now, extra, limit.rate))
+        if limit.quota is not None:
+            granted, parts = take(state.parts, now, extra, limit.quota)
+            if granted < extra:
+                return None
+            state = replace(state, parts=parts)
+        changed[limit.name] = state
+    return changed
