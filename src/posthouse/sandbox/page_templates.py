@@ -15,7 +15,7 @@ tr.odd-one td { background: #e0a80022; }
 pre, iframe { width: 100%; box-sizing: border-box; border: 1px solid #8884; border-radius: 4px; background: #8881; }
 pre { padding: .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 iframe { height: 36rem; background: #fff; }
-nav a { margin-right: 1rem; } .quiet { color: #777; }
+nav { margin: .8rem 0; } nav a { margin-right: 1rem; } table.facts th { width: 14rem; } .quiet { color: #777; }
 """
 
 TEMPLATES: Final = {
@@ -66,7 +66,7 @@ TEMPLATES: Final = {
 {% block main %}
 <nav><a href="/">All mail</a></nav>
 <h1>{{ message.subject or "(no subject)" }}</h1>
-<table>
+<table class="facts">
 {% for name, value in facts %}
 <tr{% if name == "Accepted with this key" %} class="odd-one"{% endif %}><th>{{ name }}</th><td>{{ value }}</td></tr>
 {% endfor %}
