@@ -52,6 +52,8 @@ SWITCH_INTERVAL_S: Final = 0.0005
 SEEDS: Final = 1_000_000
 SANDBOX_KEPT: Final = 10_000
 """So many of its newest messages and calls a sandbox keeps whole."""
+SANDBOX_KEPT_OCTETS: Final = 256 * 1024 * 1024
+"""So much the kept messages are together."""
 
 log = logging.getLogger("posthouse.app")
 
@@ -271,7 +273,7 @@ def run_sandbox(settings: SandboxSettings, started: Callable[[Sequence[str], int
 
     seed = new_seed() if settings.faults.seed is None else settings.faults.seed
     api = SandboxApi(
-        Ledger(kept_max=SANDBOX_KEPT),
+        Ledger(kept_max=SANDBOX_KEPT, kept_octets_max=SANDBOX_KEPT_OCTETS),
         FaultPlan(settings.faults.faults),
         chance=random.Random(seed),  # noqa: S311
         started_at=time.time(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -87,8 +88,18 @@ class Outbox:
             raise InvalidEmail("type", f"{checked.type!r} is not configured (there are: {', '.join(self._policies)})")
         if checked.content.sender is None and not self._sender_known:
             raise InvalidEmail("sender", "is missing, and the configuration has no `sender` either")
+        self._refuse_options_for_nobody(checked.content.options)
         self._refuse_what_no_route_carries(checked, policy)
         return NewSend(checked, self._new_key(), policy.max_age_s)
+
+    def _refuse_options_for_nobody(self, options: Iterable[str]) -> None:
+        """Options go by the name of a route or of its provider; under any other they would be lost."""
+        known = {*self._providers, *(provider.facts.kind for provider in self._providers.values())} - {""}
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, sorted(known), n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
+                raise InvalidEmail(f"options.{name}", f"is neither a route nor a provider of one; {hint}")
 
     def _refuse_what_no_route_carries(self, email: CheckedEmail, policy: TypePolicy) -> None:
         reasons = []

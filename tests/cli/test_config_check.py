@@ -100,6 +100,18 @@ def test_what_works_but_may_not_be_meant_is_noted(ready: Shell) -> None:
     assert set(notes(ready)) == {"sender", "templates", "routes.main", "routes.main.timeout"}
 
 
+def test_a_route_says_what_it_refuses(ready: Shell) -> None:
+    body = 'body = { from = "{from}", to = "{to}", subject = "{subject}", text = "{text}", files = "{files}" }\n'
+    ready.configure(f'database = "sqlite:///posthouse.db"\nsender = "a@shop.example"\n{ROUTE}auth = "none"\n{body}')
+
+    found = {f["setting"]: f["text"] for f in ready.json("config", "check")["findings"] if f["level"] == "ok"}
+
+    assert found["routes.main"] == (
+        "provider http, 32 calls at once; refuses text with html, html alone, raw, cc, bcc, reply_to, inline, amp, "
+        "calendar, headers, tags, metadata, message_id, envelope_sender, track_opens, track_clicks"
+    )
+
+
 def test_live_asks_the_health_url(ready: Shell) -> None:
     ready.configure(STARTER.replace("8025", str(free_port())))
 

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from posthouse.address import Address
 from posthouse.content import Content
 from posthouse.core.outcome import Found, Outcome, Subject
+from posthouse.email import Email
 from posthouse.providers.port import OutgoingMessage, Provider
+from posthouse.sandbox.api import SandboxApi
+from posthouse.sandbox.faults import FaultPlan
+from posthouse.sandbox.ledger import Acceptance, Ledger
+from posthouse.sandbox.received import shown
+from posthouse.worker.rendering import Renderer
+from tests.contract.message_parts import PARTS, Part
 
 SECRET = "swordfish-9f8e7d6c"
 """The credential of every provider in this suite. Servers echo it where they can."""
@@ -63,6 +73,14 @@ class ProviderHarness(ABC):
     expected: ClassVar[
         Mapping[Behaviour, Meaning]
     ] = {}  # where its protocol is surer than others of what an answer means
+
+    stays_here: ClassVar[frozenset[str]] = frozenset()  # parts that its protocol is not for, and the ledger keeps
+    refuses: ClassVar[frozenset[str]] = frozenset()  # parts that it has no place for
+    not_yet: ClassVar[frozenset[str]] = frozenset()  # parts that are neither carried nor refused yet: a fault
+
+    @abstractmethod
+    def receiver(self) -> AbstractAsyncContextManager[tuple[Provider, Ledger]]:
+        """A sandbox that speaks its protocol: a route to it named `main`, and what it accepted."""
 
     @abstractmethod
     def behave(self, behaviour: Behaviour) -> None:
@@ -108,6 +126,20 @@ def plain_message(number: int = 1) -> OutgoingMessage:
     )
 
 
+def sandbox() -> SandboxApi:
+    """A provider without a fault."""
+    return SandboxApi(Ledger(), FaultPlan([]), chance=random.Random(1), started_at=1_800_000_000.0)
+
+
+def stored_and_rendered(**parts: Any) -> tuple[Content, OutgoingMessage]:
+    """An email on its way, as it is stored and as it goes out."""
+    words = {} if "raw" in parts else {"subject": "Your order", "text": "Thank you.", "html": "<p>Thank you.</p>"}
+    email = Email(**({"key": "k", "to": "ada@example.com"} | words | parts)).checked()
+    renderer = Renderer(Path("nowhere"), Address("orders@shop.example", "Shop"))
+    content = Content.from_json(email.stored)
+    return content, renderer.message(1, "ph-1", content, 1_800_000_000.0, email.files)
+
+
 EXPECTED: dict[Behaviour, Meaning] = {
     Behaviour.ACCEPT: (Outcome.ACCEPTED, False, True),
     Behaviour.ACCEPT_UNREADABLY: (Outcome.ACCEPTED, False, True),
@@ -120,6 +152,14 @@ EXPECTED: dict[Behaviour, Meaning] = {
     Behaviour.STALL: (Outcome.UNKNOWN, True, True),
     Behaviour.DROP: (Outcome.UNKNOWN, True, True),
 }
+
+
+def what_others_read(acceptance: Acceptance) -> str:
+    """The message, but for the list of its Bcc where a call has one."""
+    if acceptance.raw is not None:
+        return acceptance.raw.decode()
+    assert acceptance.body is not None
+    return str({name: value for name, value in acceptance.body.items() if name != "bcc"})
 
 
 class ProviderSuite:
@@ -233,6 +273,42 @@ class ProviderSuite:
     async def test_an_ordinary_email_is_carried(self, provider: Provider) -> None:
         content = Content(to=(Address("ada@example.com"),), subject="s", text="t", html="<p>t</p>")
         assert provider.refusals(content) == []
+
+    @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+    async def test_every_part_of_an_email_arrives_or_is_refused_at_enqueue(
+        self, harness: ProviderHarness, request: pytest.FixtureRequest, part: Part
+    ) -> None:
+        if part.name in harness.not_yet:
+            request.applymarker(pytest.mark.xfail(strict=True, reason="neither carried nor refused yet"))
+        async with harness.receiver() as (provider, ledger):
+            content, message = stored_and_rendered(**part.given)
+            refused = provider.refusals(content)
+            assert bool(refused) == (part.name in harness.refuses), refused
+            assert all(part.refused_by(reason) for reason in refused), refused
+            if refused:
+                return
+            assert (await provider.send(message)).outcome is Outcome.ACCEPTED
+            [acceptance] = ledger.acceptances
+            if part.name not in harness.stays_here:
+                caught = shown(acceptance)
+                assert caught is not None
+                assert part.seen(acceptance, caught), caught
+
+    async def test_bcc_stands_in_nothing_that_the_others_read(self, harness: ProviderHarness) -> None:
+        async with harness.receiver() as (provider, ledger):
+            _, message = stored_and_rendered(cc=["cc@example.com"], bcc=["Bo <bcc@example.com>"])
+            await provider.send(message)
+            [acceptance] = ledger.acceptances
+            assert acceptance.recipients == ("ada@example.com", "cc@example.com", "bcc@example.com")
+            assert "bcc@example.com" not in what_others_read(acceptance)
+
+    async def test_only_those_who_still_get_a_copy_get_one(self, harness: ProviderHarness) -> None:
+        async with harness.receiver() as (provider, ledger):
+            _, message = stored_and_rendered(cc=["cc@example.com"], bcc=["bcc@example.com"])
+            await provider.send(replace(message, envelope_to=("cc@example.com", "bcc@example.com")))
+            [acceptance] = ledger.acceptances
+            assert acceptance.recipients == ("cc@example.com", "bcc@example.com")
+            assert "bcc@example.com" not in what_others_read(acceptance)
 
     async def test_a_look_up_finds_what_is_there_and_misses_what_is_not(
         self, harness: ProviderHarness, provider: Provider

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import fields
 from urllib.parse import unquote
 
 import pytest
 from aiohttp import web
 
 from posthouse.config import RouteSettings
+from posthouse.email import Email
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
 from posthouse.providers.transport import AiohttpTransport
+from posthouse.sandbox.http import serve
+from posthouse.sandbox.ledger import Ledger
+from tests.contract.message_parts import PARTS
 from tests.providers.loopback import Api, Received, Reply, answer, drop, running_api, stall
 from tests.providers.wire import free_port
 
@@ -25,6 +31,7 @@ from tests.contract.provider_suite import (  # noqa: E402 - its assertions are r
     Call,
     ProviderHarness,
     ProviderSuite,
+    sandbox,
 )
 
 ECHO = f"Authorization: Bearer {SECRET}"
@@ -45,6 +52,8 @@ REPLIES: dict[Behaviour, Reply] = {
 
 class HttpHarness(ProviderHarness):
     """A JSON API with bearer keys, idempotency keys and look-up by key."""
+
+    refuses = frozenset({"part headers"})
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -75,6 +84,15 @@ class HttpHarness(ProviderHarness):
         route = RouteSettings.model_validate(settings)
         return build_provider("main", route, transport_factory=AiohttpTransport, now=lambda: 1_800_000_000.0)
 
+    @asynccontextmanager
+    async def receiver(self) -> AsyncIterator[tuple[Provider, Ledger]]:
+        api = sandbox()
+        server = await serve(api, clock=lambda: 1_800_000_000.0)
+        provider = self._build(server.url)
+        yield provider, api.ledger
+        await provider.close()
+        await server.close()
+
     @property
     def calls(self) -> list[Call]:
         posted = [got for got in self._api.received if got.method == "POST"]
@@ -102,3 +120,8 @@ class TestHttp(ProviderSuite):
     async def harness(self) -> AsyncIterator[ProviderHarness]:
         async with running_api() as api:
             yield HttpHarness(api)
+
+
+def test_the_suite_knows_every_field_that_an_email_sends() -> None:
+    ours = {"key", "type", "template", "variables", "send_at", "expires", "after", "service"}
+    assert {field.name for field in fields(Email)} - ours == {name for part in PARTS for name in part.given}

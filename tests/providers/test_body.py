@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.address import Address
-from posthouse.providers.body import DEFAULT_BODY, FILTERS, PLACEHOLDERS, Body
+from posthouse.providers.body import DEFAULT_BODY, Body
+from posthouse.providers.placeholders import FILTERS, PLACEHOLDERS
 from posthouse.providers.port import OutgoingMessage
 from tests.providers.messages import ADA, BOB, full_message, message
 

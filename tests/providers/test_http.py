@@ -3,78 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from posthouse.address import Address
-from posthouse.config import RouteSettings
 from posthouse.content import Content
 from posthouse.core.outcome import Found, LookUp, Outcome, Subject
 from posthouse.providers.http import HttpProvider
-from posthouse.providers.port import Provider
-from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import (
-    FailurePhase,
-    HttpAnswer,
-    HttpFailure,
-    HttpRequest,
-    Transport,
-    TransportOptions,
-)
+from posthouse.providers.transport import FailurePhase, HttpFailure, TransportOptions
 from tests.providers.messages import ADA, BOB, full_message, message
-
-NOW = 1_800_000_000.0
-URL = "https://api.example.com/v1/send"
-
-
-class ScriptedTransport:
-    """Answers from a script and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.answer: HttpAnswer | HttpFailure = HttpAnswer(200, {}, b'{"id":"m-1"}')
-        self.requests: list[HttpRequest] = []
-        self.timeouts: list[float] = []
-        self.options: TransportOptions | None = None
-        self.closed = False
-
-    def open(self, options: TransportOptions) -> Transport:
-        self.options = options
-        return self
-
-    def replies(self, status: int, body: str = "", **headers: str) -> None:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.answer = HttpAnswer(status, named, body.encode())
-
-    async def request(self, request: HttpRequest, *, timeout_s: float) -> HttpAnswer | HttpFailure:
-        self.requests.append(request)
-        self.timeouts.append(timeout_s)
-        return self.answer
-
-    async def close(self) -> None:
-        self.closed = True
-
-
-Build = Callable[..., Provider]
-
-
-@pytest.fixture
-def wire() -> ScriptedTransport:
-    return ScriptedTransport()
-
-
-@pytest.fixture
-def build(wire: ScriptedTransport) -> Build:
-    """Builds a route with the given settings, as the composition root does."""
-
-    def build(**settings: Any) -> Provider:
-        own = {"provider": "http", "url": URL, "api_key": "k-123456"} | settings
-        route = RouteSettings.model_validate({name: value for name, value in own.items() if value is not None})
-        return build_provider("main", route, transport_factory=wire.open, now=lambda: NOW)
-
-    return build
+from tests.providers.scripted import URL, Build, ScriptedTransport
 
 
 async def test_a_call_goes_out_with_key_credential_and_body(build: Build, wire: ScriptedTransport) -> None:
@@ -331,7 +271,7 @@ def test_our_own_name_in_the_metadata_is_taken(build: Build) -> None:
 
 def test_facts_say_what_the_deciding_functions_need(build: Build) -> None:
     facts = build(concurrency=4, timeout="9s").facts
-    assert (facts.name, facts.key_lifetime_s, facts.can_look_up) == ("main", 0.0, False)
+    assert (facts.name, facts.kind, facts.key_lifetime_s, facts.can_look_up) == ("main", "http", 0.0, False)
     assert (facts.timeout_s, facts.concurrency) == (9.0, 4)
     assert build(idempotency_header="Idempotency-Key").facts.key_lifetime_s == 86400.0
     keyed = build(idempotency_header="Idempotency-Key", idempotency_lifetime="30m")

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from posthouse.address import Address
+from posthouse.attachment import Attachment
 from posthouse.config import RouteSettings, parse_config
 from posthouse.core.outcome import Outcome
 from posthouse.errors import ConfigError
 from posthouse.providers.http_settings import HttpSettings
+from posthouse.providers.placeholders import pipe_of
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import PROVIDERS, build_provider
 from posthouse.providers.transport import AiohttpTransport, HttpAnswer, HttpRequest
 from tests.providers.docs_tables import PAGE, with_tables
-from tests.providers.messages import full_message
+from tests.providers.messages import full_message, message
 
 GOOD = {"provider": "http", "url": "https://api.example.com/v1/send", "api_key": "env:MAIN_KEY"}
 
@@ -145,6 +148,19 @@ async def test_every_example_of_the_documentation_works(name: str, route: RouteS
         | dict.fromkeys({"api_key", "password", "username"} & set(route.own), "k")
     )
     provider = build_provider(name, given, transport_factory=lambda _: Accepting(), now=lambda: 0.0)
-    verdict = await provider.send(full_message())
+    if name == "mime":
+        bcc = (Address("bcc@example.com"),)
+        verdict = await provider.send(message(raw=b"%PDF", text=None, bcc=bcc))
+    else:
+        bill = Attachment(b"%PDF", "bill.pdf", "application/pdf")
+        verdict = await provider.send(full_message(attachments=[bill]))
+        assert all(word in sent[0].body for word in (b"Your order", b"bill.pdf"))
     assert verdict.outcome is Outcome.ACCEPTED, verdict
-    assert all(word in sent[0].body for word in (b"ada@example.com", b"bcc@example.com", b"Your order", b"ph-7"))
+    assert all(word in sent[0].body for word in (b"ada@example.com", b"bcc@example.com", b"ph-7", b"JVBERg=="))
+
+
+def test_every_placeholder_of_the_documentation_works(docs_page: str) -> None:
+    written = re.findall(r"`\{([^`{}\"]+)\}`", docs_page)
+    assert len(written) > 30
+    for expression in written:
+        pipe_of(expression.replace("\\|", "|"), "docs")

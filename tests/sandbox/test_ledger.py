@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from posthouse.sandbox.faults import CallKind
-from posthouse.sandbox.ledger import Acceptance, CallRecord, CallResult, Ledger
+from posthouse.sandbox.ledger import Acceptance, CallRecord, CallResult, CaughtFile, Ledger
 
 
 def acceptance(number: int, key: str | None = None, *recipients: str) -> Acceptance:
@@ -52,6 +54,15 @@ def test_old_bodies_and_calls_go_but_facts_and_counts_stay() -> None:
     assert [one.content_hash for one in ledger.by_recipient("ada@example.com")] == [f"hash {n}" for n in range(5)]
     assert [call.at for call in ledger.calls] == [3.0, 4.0]
     assert ledger.results[CallResult.ACCEPTED] == 5
+
+
+def test_old_bodies_go_when_they_are_too_much_together_but_never_the_newest() -> None:
+    ledger = Ledger(kept_octets_max=100)
+    for number, size in enumerate([40, 60, 1, 500, 100]):
+        ledger.accept(replace(acceptance(number, None), size=size, files=(CaughtFile(b"x"),), raw=b"x"))
+        kept = [n for n, one in enumerate(ledger.acceptances) if one.body is not None]
+        assert kept == [[0], [0, 1], [1, 2], [3], [4]][number]
+        assert [n for n, one in enumerate(ledger.acceptances) if one.files and one.raw] == kept
 
 
 def test_a_cleared_ledger_knows_nothing() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.sandbox.received import Summary, read_body, read_summary
+from posthouse.sandbox.ledger import CaughtFile
+from posthouse.sandbox.received import Summary, read_message, read_summary
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,8 @@ def test_a_message_of_many_parts_is_taken_apart() -> None:
     message.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="Überblick.pdf")
     message.add_attachment("a note", filename="note.txt")
 
-    body = read_body(message.as_bytes())
+    read = read_message(message.as_bytes())
+    body = read.body
 
     assert (body["from"], body["to"], body["subject"]) == (
         "Grüße & Söhne <shop@shop.example>",
@@ -48,28 +50,52 @@ def test_a_message_of_many_parts_is_taken_apart() -> None:
     )
     assert (body["text"].strip(), body["html"].strip()) == ("Thank you, Ada. ✓", "<p>Thank you</p>")
     assert ["List-Id", "<orders.shop.example>"] in body["headers"]
-    assert body["attachments"] == [
-        {"filename": "Überblick.pdf", "content_type": "application/pdf", "size": 4},
-        {"filename": "note.txt", "content_type": "text/plain", "size": len(b"a note\r\n")},
+    assert read.files == [
+        CaughtFile(b"%PDF", "Überblick.pdf", "application/pdf"),
+        CaughtFile(b"a note\r\n", "note.txt", "text/plain; charset=utf-8"),
+    ]
+
+
+def test_what_the_html_shows_and_other_forms_of_the_words_are_told_apart() -> None:
+    message = EmailMessage(policy=SMTP)
+    message.set_content("Come!")
+    message.add_alternative("<html amp4email>", subtype="x-amp-html")
+    message.add_alternative('<img src="cid:logo@shop.example">', subtype="html")
+    message.get_payload()[2].add_related(  # type: ignore[index, union-attr]
+        b"PNG", "image", "png", cid="<logo@shop.example>", filename="logo.png", disposition="inline"
+    )
+    message.add_alternative("BEGIN:VCALENDAR", subtype="calendar", params={"method": "REQUEST"})
+    message.add_attachment(b"1,2", maintype="text", subtype="csv", filename="a.csv", params={"header": "absent; no"})
+
+    read = read_message(message.as_bytes())
+
+    assert read.body["alternatives"] == [
+        {"content_type": "text/x-amp-html", "content": "<html amp4email>\r\n"},
+        {"content_type": "text/calendar; method=REQUEST", "content": "BEGIN:VCALENDAR\r\n"},
+    ]
+    assert read.files == [
+        CaughtFile(b"PNG", "logo.png", "image/png", "logo@shop.example", inline=True),
+        CaughtFile(b"1,2", "a.csv", 'text/csv; header="absent; no"'),
     ]
 
 
 def test_a_message_within_the_message_is_one_attachment() -> None:
     inner = EmailMessage(policy=SMTP)
-    inner.set_content("inner")
+    inner["Subject"] = "a subject that is rather long, so that a parser which folds it anew would be found out by it"
+    inner.set_content("From here on, inner")
     outer = EmailMessage(policy=SMTP)
     outer.set_content("outer")
     outer.add_attachment(inner)
 
-    body = read_body(outer.as_bytes())
+    read = read_message(outer.as_bytes())
 
-    assert body["text"].strip() == "outer"
-    assert [one["content_type"] for one in body["attachments"]] == ["message/rfc822"]
+    assert read.body["text"].strip() == "outer"
+    assert [(file.content_type, file.content) for file in read.files] == [("message/rfc822", inner.as_bytes())]
 
 
 def test_an_unknown_charset_hides_nothing() -> None:
     raw = b"Content-Type: text/plain; charset=no-such\r\n\r\ncaf\xe9\r\n"
-    assert read_body(raw)["text"] == "café\r\n"
+    assert read_message(raw).body["text"] == "café\r\n"
 
 
 @given(
@@ -95,5 +121,5 @@ def test_an_unknown_charset_hides_nothing() -> None:
 )
 def test_no_message_is_an_error(raw: bytes) -> None:
     summary = read_summary(raw)
-    body = read_body(raw)
+    body = read_message(raw).body
     assert summary.subject == body["subject"] or b"\r\n\r\n" not in raw

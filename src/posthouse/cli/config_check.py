@@ -22,6 +22,7 @@ from posthouse.core.outcome import Outcome
 from posthouse.errors import ConfigError, PosthouseError
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import PROVIDERS
+from posthouse.providers.trial import refused_parts
 from posthouse.store.migrate import check as check_tables
 from posthouse.worker.supervisor import SETTLE_GRACE_SHARE
 
@@ -110,7 +111,9 @@ def _route(place: str, settings: RouteSettings, provider: Provider, grace_s: flo
     ]
     yield from wrong
     if not wrong:
-        yield Finding(Level.OK, place, f"provider {settings.provider}, {settings.concurrency} calls at once")
+        text = f"provider {settings.provider}, {settings.concurrency} calls at once"
+        refused = refused_parts(provider)
+        yield Finding(Level.OK, place, f"{text}; refuses {', '.join(refused)}" if refused else text)
     facts = provider.facts
     if not facts.key_lifetime_s and not facts.can_look_up:
         text = "can neither dedupe nor be asked: a call whose answer is lost is left to its type's on_unknown"

@@ -75,6 +75,7 @@ class RouteFacts:
     timeout_s: float = 15.0  # the longest that one call takes
     concurrency: int = 32  # calls at once in one worker process
     total_concurrency: int | None = None  # the same over all of them; None: no limit but each one's own
+    kind: str = ""  # its provider's name
 
 
 REPLAY_BACKOFF: Final = Backoff(first_s=2.0, max_s=120.0)

@@ -3,47 +3,114 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
+from posthouse.attachment import AMP_TYPE, CALENDAR_TYPE
 from posthouse.content import Content
-from posthouse.providers.body import OUR_ID, Body
+from posthouse.providers.body import Body
+from posthouse.providers.placeholders import CARRIES, OUR_ID
 from posthouse.providers.port import OutgoingMessage
 
-_LISTED: Final = ("to", "cc", "bcc", "reply_to", "headers", "tags", "metadata")
+Mail = Content | OutgoingMessage
+"""An email, as it is enqueued or as it goes out."""
+
 _WORDS: Final = ("text", "html")
+
+_PART_HEADERS: Final = "part_headers"
+"""The further headers of an attachment's own part: no body has a place for them."""
+
+_WHOLES: Final = {**CARRIES, "attachments": CARRIES["attachments"] | {_PART_HEADERS}}
+"""What `ignore` means by a name that stands for several parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part that a route may have no place for."""
+
+    name: str  # in the body and in `ignore`
+    field: str  # of the email
+    count: Callable[[Mail], int]
+    which: str = ""  # of the field's values, in a refusal
+
+
+def _several(name: str) -> _Part:
+    get = attrgetter(name)
+    return _Part(name, name, lambda mail: len(get(mail)))
+
+
+def _single(name: str) -> _Part:
+    get = attrgetter(name)
+    return _Part(name, name, lambda mail: get(mail) is not None)
+
+
+def _alternatives(name: str, which: str, chosen: Callable[[str], bool]) -> _Part:
+    return _Part(name, "alternatives", lambda mail: sum(chosen(a.media_type) for a in mail.alternatives), which)
+
+
+_PARTS: Final = (
+    *map(_several, ("to", "cc", "bcc", "reply_to", "headers", "tags", "metadata")),
+    _Part("files", "attachments", lambda mail: sum(not file.content_id for file in mail.attachments)),
+    _Part(
+        "inline",
+        "attachments",
+        lambda mail: sum(bool(file.content_id) for file in mail.attachments),
+        " with a content id",
+    ),
+    _Part(
+        _PART_HEADERS,
+        "attachments",
+        lambda mail: sum(bool(file.headers) for file in mail.attachments),
+        " with headers of its own",
+    ),
+    _alternatives("amp", f" of {AMP_TYPE}", lambda kind: kind == AMP_TYPE),
+    _alternatives(
+        "calendar",
+        f' of {CALENDAR_TYPE}; with ignore = ["alternatives"] an invitation goes out as its file alone',
+        lambda kind: kind == CALENDAR_TYPE,
+    ),
+    _alternatives("alternatives", "", lambda kind: kind not in (AMP_TYPE, CALENDAR_TYPE)),
+    *map(_single, ("raw", "envelope_sender", "track_opens", "track_clicks")),
+    # Whoever is left of an email that others have already goes without its id rather than without a copy.
+    _Part("message_id", "message_id", lambda mail: mail.message_id is not None and not mail.envelope_to),
+)
 
 
 class Room:
     """What one route's body has place for; `ignored` parts may be left out."""
 
     def __init__(self, body: Body, ignored: Set[str]) -> None:
-        rooms = {name: body.takes(name) for name in _LISTED if name not in ignored}
-        self._limits = [(name, room) for name, room in rooms.items() if not math.isinf(room)]
+        self._ignored = frozenset().union(*(_WHOLES.get(name, frozenset({name})) for name in ignored))
+        rooms = [(part, body.takes(part.name)) for part in _PARTS if part.name not in self._ignored]
+        self._limits = [(part, room) for part, room in rooms if not math.isinf(room)]
         self._homeless = {name for name in _WORDS if not body.takes(name)}
-        self._ignored = ignored
         self._headers_once = body.headers_as_table and "headers" not in ignored
         self._metadata = body.takes("metadata") > 0
 
-    def lost(self, content: Content | OutgoingMessage) -> list[str]:
-        """The parts of `content` that would be lost, one reason a line; empty when it is carried whole.
+    def lost(self, mail: Mail) -> list[str]:
+        """The parts of `mail` that would be lost, one reason a line; empty when it is carried whole.
 
         The words of a template are not known at enqueue; they are looked at when the message goes out.
         """
         reasons = []
-        for name, room in self._limits:
-            if (count := len(getattr(content, name))) > room:
-                reasons.append(f"{name}: this route takes {f'one, not {count}' if room else 'none'}")
-        if self._homeless:
-            reasons += self._lost_words(content)
-        if self._headers_once and (twice := _repeated(name for name, _ in content.headers)):
+        for part, room in self._limits:
+            if (count := part.count(mail)) > room:
+                taken = f"one, not {count}," if room and part.which else f"one, not {count}" if room else "none"
+                reasons.append(f"{part.field}: this route takes {taken}{part.which}")
+        if self._homeless and mail.raw is None:
+            reasons += self._lost_words(mail)
+        if self._headers_once and (twice := _repeated(name for name, _ in mail.headers)):
             reasons.append(f"headers.{twice}: this route takes each header once")
-        if self._metadata and OUR_ID in content.metadata:
+        if self._metadata and OUR_ID in mail.metadata:
             reasons.append(f"metadata.{OUR_ID}: our own id goes out under this name")
         return reasons
 
-    def _lost_words(self, content: Content | OutgoingMessage) -> list[str]:
-        given = [name for name in _WORDS if getattr(content, name) is not None]
+    def _lost_words(self, mail: Mail) -> list[str]:
+        if len(self._homeless) == len(_WORDS):
+            return ["text: this route takes neither text nor html"]
+        given = [name for name in _WORDS if getattr(mail, name) is not None]
         if given and self._homeless.issuperset(given):
             other = "html" if given[0] == "text" else "text"
             return [f"{given[0]}: this route takes {other} alone, and there is none"]

@@ -15,10 +15,12 @@ from posthouse.core.outcome import Found, LookUp, Outcome, Subject, Verdict
 from posthouse.core.policy import RouteFacts
 from posthouse.errors import ConfigError
 from posthouse.providers.body import Body
-from posthouse.providers.carrying import Room
+from posthouse.providers.carrying import Mail, Room
 from posthouse.providers.credential import Credential
 from posthouse.providers.http_settings import HttpSettings
+from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
+from posthouse.providers.remaining import for_those_left
 from posthouse.providers.transport import HttpAnswer, HttpFailure, HttpRequest, Transport
 
 HEADER_PREFIX: Final = "header:"
@@ -47,6 +49,7 @@ class HttpProvider:
             timeout_s=route.timeout,
             concurrency=route.concurrency,
             total_concurrency=route.total_concurrency,
+            kind="http",
         )
 
     @property
@@ -56,18 +59,18 @@ class HttpProvider:
 
     def refusals(self, content: Content) -> list[str]:
         """Why this route can't carry `content`, one reason a line."""
-        return self._room.lost(content)
+        return self._lost(content)
 
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call."""
-        if lost := self._room.lost(message):
+        message = for_those_left(message)
+        if lost := self._lost(message):
             return Verdict(Outcome.REJECTED, code="unsupported", text="; ".join(lost), rule="more than the route takes")
         headers = {"Content-Type": "application/json"}
         if self._settings.idempotency_header:
             headers[self._settings.idempotency_header] = message.idempotency_key
-        verdict, answer = await self._call(
-            self._settings.method, self._settings.url, headers, self._body.render(message), has_id=True
-        )
+        body = self._body.render(message, own_options(message.options, self._facts))
+        verdict, answer = await self._call(self._settings.method, self._settings.url, headers, body, has_id=True)
         if verdict.outcome is Outcome.ACCEPTED and verdict.message_id is None and answer is not None:
             said = f"the answer has no message id at {self._settings.message_id}"
             raw = raw_of(_text(answer), self._credential.secrets)
@@ -100,6 +103,11 @@ class HttpProvider:
     async def close(self) -> None:
         """Closes its connections."""
         await self._transport.close()
+
+    def _lost(self, mail: Mail) -> list[str]:
+        taken = self._body.taken(own_options(mail.options, self._facts))
+        replaced = (f"options: {place} says who gets the message or which one it is" for place in taken)
+        return [*self._room.lost(mail), *replaced]
 
     async def _call(
         self, method: str, url: str, headers: Mapping[str, str] = {}, body: bytes = b"", *, has_id: bool = False

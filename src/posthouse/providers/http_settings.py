@@ -24,7 +24,24 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110 section 5.
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
 
-Ignorable = Literal["from", "subject", "reply_to", "text", "html", "headers", "tags", "metadata"]
+Ignorable = Literal[
+    "from",
+    "subject",
+    "reply_to",
+    "text",
+    "html",
+    "alternatives",
+    "attachments",
+    "inline",
+    "part_headers",
+    "headers",
+    "tags",
+    "metadata",
+    "message_id",
+    "envelope_sender",
+    "track_opens",
+    "track_clicks",
+]
 
 
 def _url(value: object) -> str:
@@ -134,8 +151,9 @@ class HttpSettings(Settings):
         frozenset(),
         description=(
             "Parts of an email that may be left out silently when the body has no place for them: `reply_to`, `text`, "
-            "`html`, `headers`, `tags`, `metadata`, `from`, `subject`. An email with any other such part is refused "
-            "when it is enqueued."
+            "`html`, `alternatives`, `attachments`, `inline` (those that the HTML shows), `part_headers` (those of an "
+            "attachment's own part), `headers`, `tags`, `metadata`, `message_id`, `envelope_sender`, `track_opens`, "
+            "`track_clicks`, `from`, `subject`. An email with any other such part is refused when it is enqueued."
         ),
     )
     idempotency_header: HeaderName | None = Field(
@@ -231,7 +249,11 @@ class HttpSettings(Settings):
     @model_validator(mode="after")
     def _body_carries_what_it_must(self) -> Self:
         body = Body(self.body, self.address_format)
-        missing = {name for name in ("to", "from", "subject") if not body.takes(name)} - self.ignore
+        finished_alone = body.takes("raw") and not (body.takes("text") or body.takes("html"))
+        needed = ("to",) if finished_alone else ("to", "from", "subject")
+        missing = {name for name in needed if not body.takes(name)} - self.ignore
+        if "recipients" in body.uses and not finished_alone:
+            raise ValueError("{recipients} in body would show every Bcc; it is for finished messages, {raw}, alone")
         if missing:
             name = sorted(missing)[0]
             hint = "" if name == "to" else f' (or set ignore = ["{name}"])'

@@ -218,6 +218,10 @@ class SandboxApi:
             subject=submission.subject,
             content_hash=submission.content_hash,
             body=submission.body,
+            files=submission.files,
+            raw=submission.raw,
+            envelope_sender=submission.body.get("envelope_sender"),
+            size=submission.size,
         )
 
     def _accept(self, acceptance: Acceptance, running_key: str | None) -> None:

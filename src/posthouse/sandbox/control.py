@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 from aiohttp import web
 
 from posthouse.errors import ConfigError
 from posthouse.sandbox.api import SandboxApi
+from posthouse.sandbox.downloads import described
 from posthouse.sandbox.fault_text import FaultSettings, fault_text, parse_fault_settings
 from posthouse.sandbox.faults import Action, Fault, FaultPlan
 from posthouse.sandbox.ledger import Acceptance, CallRecord, Ledger
-from posthouse.sandbox.received import shown_body
+from posthouse.sandbox.received import shown
 
 PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1000
@@ -22,12 +24,23 @@ PAGE_MAX: Final = 1000
 class _Refused(Exception):
     """A request that can't be served; the text says why."""
 
+    status = 422
+    error = "invalid"
+
+
+class _NotFound(_Refused):
+    """A request for what isn't there."""
+
+    status = 404
+    error = "not_found"
+
 
 def control_routes(api: SandboxApi, clock: Callable[[], float]) -> list[web.RouteDef]:
     """Everything under `/_sandbox/`."""
     control = _Control(api, clock)
     return [
         web.get("/_sandbox/ledger", _guarded(control.get_ledger)),
+        web.get("/_sandbox/messages/{message_id}", _guarded(control.get_message)),
         web.get("/_sandbox/calls", _guarded(control.get_calls)),
         web.get("/_sandbox/stats", _guarded(control.get_stats)),
         web.get("/_sandbox/faults", _guarded(control.get_faults)),
@@ -41,7 +54,7 @@ _Handler = Callable[[web.Request], Any]
 
 
 def _guarded(handler: _Handler) -> _Handler:
-    """Turns refusals into 422, and keeps other sites' pages in the same browser from asking."""
+    """Turns refusals into answers, and keeps other sites' pages in the same browser from asking."""
 
     async def guarded(request: web.Request) -> web.Response:
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
@@ -49,7 +62,7 @@ def _guarded(handler: _Handler) -> _Handler:
         try:
             return web.json_response(await handler(request))
         except _Refused as refused:
-            return web.json_response({"error": "invalid", "message": str(refused)}, status=422)
+            return web.json_response({"error": refused.error, "message": str(refused)}, status=refused.status)
 
     return guarded
 
@@ -63,6 +76,13 @@ class _Control:
         """What was accepted, oldest first; `key` or `recipient` narrows it down."""
         chosen = _chosen(self._api.ledger, request)
         return {**_page(request, chosen), "acceptances": [_acceptance_shown(one) for one in _slice(request, chosen)]}
+
+    async def get_message(self, request: web.Request) -> dict[str, Any]:
+        """One of them."""
+        acceptance = self._api.ledger.by_id(request.match_info["message_id"])
+        if acceptance is None:
+            raise _NotFound("there is no such message")
+        return _acceptance_shown(acceptance)
 
     async def get_calls(self, request: web.Request) -> dict[str, Any]:
         """The calls that are kept, oldest first."""
@@ -132,6 +152,8 @@ def _call_shown(call: CallRecord) -> dict[str, Any]:
 
 
 def _acceptance_shown(acceptance: Acceptance) -> dict[str, Any]:
+    caught = shown(acceptance)
+    files = described(acceptance.message_id, caught.files) if caught else []
     return {
         "message_id": acceptance.message_id,
         "key": acceptance.key,
@@ -140,7 +162,8 @@ def _acceptance_shown(acceptance: Acceptance) -> dict[str, Any]:
         "subject": acceptance.subject,
         "content_hash": acceptance.content_hash,
         "envelope_sender": acceptance.envelope_sender,
-        "body": shown_body(acceptance),
+        "body": caught and {**caught.body, **({"attachments": files} if files else {})},
+        "source": f"/messages/{quote(acceptance.message_id, safe='')}/source" if acceptance.raw is not None else None,
     }
 
 

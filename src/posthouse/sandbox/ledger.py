@@ -40,6 +40,17 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CaughtFile:
+    """An attachment, with its bytes as they were given."""
+
+    content: bytes
+    filename: str = ""
+    content_type: str = ""
+    content_id: str = ""  # without angle brackets
+    inline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Acceptance:
     """One message taken. More than one under the same key are duplicates."""
 
@@ -49,25 +60,31 @@ class Acceptance:
     recipients: tuple[str, ...]  # bare addresses, casefolded, in the order to, cc, bcc
     subject: str
     content_hash: str  # of the request's bytes
-    body: Mapping[str, Any] | None  # the decoded request; None where there was none or it is no longer kept
-    raw: bytes | None = None  # the message as it came over SMTP; None where it didn't or it is no longer kept
-    envelope_sender: str | None = None  # over SMTP; "" is the null sender
+    body: Mapping[str, Any] | None  # the decoded request but for its files; None where there is none, or not any more
+    files: tuple[CaughtFile, ...] = ()  # of the decoded request
+    raw: bytes | None = None  # the message as it came over SMTP or finished; None where it didn't, or not any more
+    envelope_sender: str | None = None  # where it was given; "" is the null sender
+    size: int = 0  # of what came, in octets
 
 
 class Ledger:
     """In memory, in the order of acceptance.
 
-    `kept_max` bounds what is big: how many of the newest bodies and of the newest calls are kept. The facts of every
-    acceptance and all counts stay until `clear`.
+    `kept_max` bounds what is big: how many of the newest bodies and of the newest calls are kept; `kept_octets_max`
+    how much these bodies are together, the newest always being kept. The facts of every acceptance and all counts
+    stay until `clear`.
     """
 
-    def __init__(self, *, kept_max: int | None = None) -> None:
+    def __init__(self, *, kept_max: int | None = None, kept_octets_max: int | None = None) -> None:
         self._kept_max = kept_max
+        self._kept_octets_max = kept_octets_max
         self.clear()
 
     def clear(self) -> None:
         """Forgets everything."""
         self._acceptances: list[Acceptance] = []
+        self._kept_from = 0  # the place of the oldest one whose body is kept
+        self._kept_octets = 0
         self._by_id: dict[str, int] = {}
         self._by_key: dict[str, list[int]] = {}
         self._by_recipient: dict[str, list[int]] = {}
@@ -87,9 +104,17 @@ class Ledger:
             places.append(place)
         for recipient in dict.fromkeys(acceptance.recipients):
             self._by_recipient.setdefault(recipient, []).append(place)
-        if self._kept_max is not None and place >= self._kept_max:
-            stale = place - self._kept_max
-            self._acceptances[stale] = replace(self._acceptances[stale], body=None, raw=None)
+        self._kept_octets += acceptance.size
+        while self._kept_from < place and self._keeps_too_much():
+            stale = self._acceptances[self._kept_from]
+            self._acceptances[self._kept_from] = replace(stale, body=None, files=(), raw=None)
+            self._kept_octets -= stale.size
+            self._kept_from += 1
+
+    def _keeps_too_much(self) -> bool:
+        count = len(self._acceptances) - self._kept_from
+        too_many = self._kept_max is not None and count > self._kept_max
+        return too_many or (self._kept_octets_max is not None and self._kept_octets > self._kept_octets_max)
 
     def record_call(self, record: CallRecord) -> None:
         """Enters a call whose result is known."""

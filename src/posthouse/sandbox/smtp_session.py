@@ -131,6 +131,7 @@ class SmtpSession:
                 body=None,
                 raw=piece.octets,
                 envelope_sender=transaction.sender,
+                size=len(piece.octets),
             )
             if not late:
                 self._api.ledger.accept(acceptance)
