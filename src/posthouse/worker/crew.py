@@ -20,6 +20,7 @@ from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
 from posthouse.worker.dispatcher import Dispatcher
+from posthouse.worker.files import Files
 from posthouse.worker.housekeeping import Heartbeat, Housekeeping
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.reconciler import Reconciler
@@ -77,14 +78,15 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     routes = Routes(facts, parts.store.control, access, now)
     caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
     claims = Claims(parts.store.queue, access, worker, now)
-    reconciler = Reconciler(claims, caller, routes, settler, parts.renderer, pulse, now, parts.chance)
+    files = Files(parts.store.blobs, access)
+    reconciler = Reconciler(claims, caller, routes, settler, parts.renderer, files, pulse, now, parts.chance)
     return Crew(
         access=access,
         routes=routes,
         settler=settler,
         reconciler=reconciler,
         dispatcher=Dispatcher(
-            claims, caller, routes, settler, parts.renderer, pulse, parts.settings, now, parts.chance
+            claims, caller, routes, settler, parts.renderer, files, pulse, parts.settings, now, parts.chance
         ),
         heartbeat=Heartbeat(parts.store, access, worker, pulse, clock, parts.settings.heartbeat),
         housekeeping=Housekeeping(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from posthouse.store.queue import DueTime, Report
 from posthouse.store.taking import ClaimedSend
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
+from posthouse.worker.files import Files
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.rendering import CannotRender, Renderer
 from posthouse.worker.routes import Routes
@@ -50,6 +52,7 @@ class Dispatcher:
         routes: Routes,
         settler: Settler,
         renderer: Renderer,
+        files: Files,
         pulse: Pulse,
         settings: WorkerSettings,
         now: Callable[[], float],
@@ -60,6 +63,7 @@ class Dispatcher:
         self._routes = routes
         self._settler = settler
         self._renderer = renderer
+        self._files = files
         self._pulse = pulse
         self._settings = settings
         self._now = now
@@ -194,53 +198,68 @@ class Dispatcher:
     async def _dispatch(self, claimed: ClaimedSend) -> None:
         """From a claim to a call, or to the reason why there is none."""
         state = claimed.state
-        if state.expires_at <= self._now():
-            self._settle(state, end_life)
-            return
-        try:
-            content = self._renderer.content(claimed.body)
-            message = self._renderer.message(state.id, claimed.idempotency_key, content, claimed.asked_at)
-            able = self._able(state, content)
-        except CannotRender as error:
-            self._settle(state, partial(refuse, reason=str(error)))
-            return
-        except Exception as error:
-            log.exception("send %d (%s) can't be prepared", state.id, claimed.key)
-            self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
-            return
-        if not able:
-            self._settle(state, partial(refuse, reason="none of its type's routes can carry it"))
-            return
-        await self._route(claimed, message, able)
+        async with AsyncExitStack() as held:  # until the call has ended
+            try:
+                prepared = await self._prepare(claimed, held)
+            except CannotRender as error:
+                self._settle(state, partial(refuse, reason=str(error)))
+            except DatabaseUnavailable:
+                self._settle(state, partial(release, again_at=self._now() + FAULT_WAIT_S))
+            except asyncio.CancelledError:  # a shutdown that ran out of grace
+                self._settle(state, partial(release, again_at=self._now()))
+                raise
+            except Exception as error:
+                log.exception("send %d (%s) can't be prepared", state.id, claimed.key)
+                self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
+            else:
+                if prepared is not None:
+                    route, message = prepared
+                    await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
 
-    def _able(self, state: SendState, content: Content) -> tuple[str, ...]:
-        """Those of the routes that the send may take which can carry it, its planned one first."""
+    async def _prepare(self, claimed: ClaimedSend, held: AsyncExitStack) -> tuple[str, OutgoingMessage] | None:
+        """The route and the message of a call that may begin now; None where it may not, and then that is settled.
+
+        The route's slot and the message's files are `held`. Raises CannotRender, DatabaseUnavailable.
+        """
+        state = claimed.state
+        content = self._renderer.content(claimed.body)
+        able = self._able(state, content)
+        if not self._may_begin(state, able):
+            return None
+        route = next((name for name in able if self._routes.free(name)), None)
+        if route is None:
+            self._settle(state, partial(release, again_at=self._now() + NO_SLOT_WAIT_S))
+            return None
+        held.enter_context(self._routes.slot(route))
+        if route != state.route and not await self._claims.reroute(state, route):
+            self._claims.settled(state)  # somebody else has it now
+            return None
+        files = await held.enter_async_context(self._files.of(state.id, content))
+        message = self._renderer.message(state.id, claimed.idempotency_key, content, claimed.date, files)
+        return (route, message) if self._may_begin(state, (route,)) else None
+
+    def _able(self, state: SendState, content: Content) -> Sequence[str]:
+        """Those of the routes that the send may take which can carry it, its planned one first. Raises CannotRender."""
         routes = candidates(state, self._caller.policies[state.type])
         if len(routes) == 1:
             return routes  # an only route says itself what it can't carry
         planned_first = sorted(routes, key=lambda name: name != state.route)
-        return tuple(name for name in planned_first if not self._caller.providers[name].refusals(content))
+        able = [name for name in planned_first if not self._caller.providers[name].refusals(content)]
+        if not able:
+            raise CannotRender("none of its type's routes can carry it")
+        return able
 
-    async def _route(self, claimed: ClaimedSend, message: OutgoingMessage, able: tuple[str, ...]) -> None:
-        """Starts the call, or gives the send back until a route that can carry it is open and has a free slot."""
-        state, now = claimed.state, self._now()
-        route = next((name for name in able if self._routes.free(name)), None)
-        if self._stopping or not self._pulse.may_start:
+    def _may_begin(self, state: SendState, routes: Sequence[str]) -> bool:
+        """Whether a call on one of the routes may begin now. If not, the send has ended or is given back."""
+        now = self._now()
+        if state.expires_at <= now:
+            self._settle(state, end_life)
+        elif self._stopping or not self._pulse.may_start:
             self._settle(state, partial(release, again_at=now))
-        elif route is None:
-            self._settle(state, partial(release, again_at=max(self._routes.opens_at(able), now + NO_SLOT_WAIT_S)))
-        elif route == state.route or await self._moved(state, route):
-            await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
-
-    async def _moved(self, state: SendState, route: str) -> bool:
-        """Writes the other route before the call begins. If that fails, the send is given back."""
-        with self._routes.slot(route):
-            try:
-                if await self._claims.reroute(state, route):
-                    return True
-                self._claims.settled(state)  # somebody else has it now
-            except DatabaseUnavailable:
-                self._settle(state, partial(release, again_at=self._now()))
+        elif (opens_at := self._routes.opens_at(routes)) > now:
+            self._settle(state, partial(release, again_at=max(opens_at, now + NO_SLOT_WAIT_S)))
+        else:
+            return True
         return False
 
     def _settle(self, state: SendState, decide: Callable[[SendState], Change | None]) -> None:
