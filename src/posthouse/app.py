@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from posthouse import outbox
 from posthouse.config import Config, load_config
 from posthouse.core.outcome import Verdict
+from posthouse.core.pace_policy import pace_policy
 from posthouse.core.policy import TypePolicy, type_policies
 from posthouse.errors import ConfigError
 from posthouse.providers.port import Provider
@@ -235,6 +236,7 @@ class App:
             retention=retention_limits(self.config),
             identity=Identity(socket.gethostname(), os.getpid(), version("posthouse")),
             chance=self.chance,
+            pace=pace_policy(self.config),
             alarm=AlarmSettings(
                 quiet_s=alerts.quiet,
                 transport=AiohttpTransport(TransportOptions()) if alerts.url else None,

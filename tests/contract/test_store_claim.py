@@ -11,12 +11,13 @@ import pytest
 from sqlalchemy import delete, select
 
 from posthouse.core.lifecycle import Status
+from posthouse.core.reconcile import resent
 from posthouse.core.routing import RoutePlan
 from posthouse.core.settlement import release
 from posthouse.store.database import Database
 from posthouse.store.queue import Queue, Report
 from posthouse.store.schema import contents, sends
-from tests.contract.store_support import ROUTES, Bench, accepted, at, race, report, transient
+from tests.contract.store_support import DAY_S, ROUTES, Bench, accepted, at, race, report, transient
 
 
 def test_due_sends_are_claimed_in_the_order_in_which_they_became_due(bench: Bench) -> None:
@@ -30,15 +31,46 @@ def test_due_sends_are_claimed_in_the_order_in_which_they_became_due(bench: Benc
     assert [send.due_at for send in claimed] == at([bench.now - wait for wait in (30, 10, 10, 1)])
 
 
-def test_every_claim_of_a_send_says_when_the_application_asked_for_it(bench: Bench) -> None:
-    bench.put(1, "receipt")
-    asked_at = bench.row("receipt-0")["created_at"]
+def test_a_send_is_dated_by_its_first_call_and_not_by_its_writing(bench: Bench) -> None:
+    bench.put(1, "later", next_try_at=bench.now + 30 * DAY_S)
+    called_at = bench.now + 30 * DAY_S + 1
 
-    [first] = bench.claim(1)
-    bench.edit("receipt-0", status=Status.PENDING.value, next_try_at=bench.now - 1)
-    [second] = bench.claim(1)
+    (first,) = bench.claim(now=called_at)
+    bench.settle(report(first.state, transient(), called_at), now=called_at)
+    (second,) = bench.claim(now=called_at + 3600)
 
-    assert [first.asked_at, second.asked_at] == [asked_at, asked_at]
+    assert [first.date, second.date] == at([called_at, called_at])
+    assert bench.row("later-0")["first_attempt_at"] == at(called_at)
+
+
+def test_a_send_keeps_its_date_when_its_worker_dies(bench: Bench) -> None:
+    bench.put(1)
+    (first,) = bench.claim()
+    bench.store.sweeps.reap_all(bench.now + 100, worker=0)
+
+    (unknown,) = bench.store.queue.take_unknown(1, bench.worker, bench.now + 200, lease_s=30)
+    bench.settle(Report(unknown.state.id, unknown.state.fence, lambda send: resent(send, now=bench.now + 300)))
+    (again,) = bench.claim(now=bench.now + 300)
+
+    assert [first.date, unknown.date, again.date] == at([bench.now] * 3)
+
+
+def test_a_send_that_was_given_back_before_any_call_is_dated_anew(bench: Bench) -> None:
+    bench.put(1)
+    state = bench.claim_one()
+    bench.settle(Report(state.id, state.fence, lambda send: release(send, again_at=bench.now)))
+
+    assert bench.row("bulk-0")["first_attempt_at"] is None
+    (again,) = bench.claim(now=bench.now + 500)
+    assert again.date == at(bench.now + 500)
+
+
+def test_an_unknown_send_without_the_time_of_its_first_call_is_dated_by_its_writing(bench: Bench) -> None:
+    bench.put(1, status="unknown", unknown_since=bench.now, unknown_fence=1)
+
+    (taken,) = bench.store.queue.take_unknown(1, bench.worker, bench.now, lease_s=30)
+
+    assert taken.date == at(bench.row("bulk-0")["created_at"])
 
 
 def test_a_claim_that_cannot_take_all_takes_those_that_have_waited_longest(bench: Bench) -> None:

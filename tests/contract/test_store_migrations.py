@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
@@ -45,6 +46,25 @@ def empty(new_url: NewUrl) -> Iterator[Database]:
 def execute(database: Database, sql: str) -> None:
     with database.write() as connection:
         connection.execute(text(sql))
+
+
+def migrate_to(database: Database, revision: str) -> None:
+    """The tables of an earlier release."""
+    with migrations._migrating(database) as connection:
+        config = migrations._alembic()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+FIRST_SEND = """
+INSERT INTO email_sends
+    (dedupe_key, fingerprint, idempotency_key, type, lane, to_address, recipients, status,
+     next_try_at, expires_at, created_at, updated_at)
+VALUES
+    ('k', 'f', 'ik-old', 'receipt', 'receipt', 'ada@example.com', '["ada@example.com"]', 'pending',
+     '2026-01-01 00:00:00', '2036-01-01 00:00:00', '2026-01-01 00:00:00', '2026-01-01 00:00:00')
+"""
+"""A send as the first release wrote it."""
 
 
 def definitions(database: Database) -> set[tuple[Any, ...]]:
@@ -122,6 +142,34 @@ def test_migrating_again_changes_nothing_and_loses_nothing(empty: Database) -> N
     assert migrate(empty) == head()
 
     assert (definitions(empty), bench.row("k")) == before
+
+
+def test_the_first_releases_sends_are_sent_by_this_one(empty: Database) -> None:
+    migrate_to(empty, "0001")
+    execute(empty, FIRST_SEND)
+
+    assert migrate(empty) == head()
+
+    check(empty)
+    (claimed,) = Bench(Store(empty)).claim()
+    assert (claimed.key, claimed.idempotency_key) == ("k", "ik-old")
+
+
+@pytest.mark.parametrize("new_url", ["mysql"], indirect=True)
+def test_an_upgrade_that_was_interrupted_between_two_steps_goes_on_from_there(new_url: NewUrl) -> None:
+    with (
+        closing(open_database(new_url(), time.time)) as whole,
+        closing(open_database(new_url(), time.time)) as interrupted,
+    ):
+        migrate(whole)
+        migrate(interrupted)
+        execute(interrupted, "DROP TABLE email_blob_parts, email_blob_uses")
+        execute(interrupted, "DROP INDEX email_blobs_digest ON email_blobs")
+        execute(interrupted, f"UPDATE {VERSION_TABLE} SET version_num = '0001'")
+
+        assert migrate(interrupted) == head()
+
+        assert definitions(interrupted) == definitions(whole)
 
 
 def test_several_may_migrate_at_once(new_url: NewUrl) -> None:

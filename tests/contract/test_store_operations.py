@@ -86,7 +86,7 @@ def test_nothing_can_be_done_to_a_send_that_does_not_exist(bench: Bench) -> None
     assert lines(bench) == 0
 
 
-def test_a_failed_send_that_is_retried_gets_new_attempts_time_and_key(bench: Bench) -> None:
+def test_a_failed_send_that_is_retried_gets_new_attempts_time_date_and_key(bench: Bench) -> None:
     bench.bring_to(S.FAILED, "k")
     bench.edit("k", expires_at=bench.now + 5)
     before = bench.row("k")
@@ -97,7 +97,8 @@ def test_a_failed_send_that_is_retried_gets_new_attempts_time_and_key(bench: Ben
     assert row["idempotency_key"] != before["idempotency_key"]
     assert (row["failures"], row["attempts"], row["fence"]) == (0, before["attempts"], before["fence"])
     assert (row["expires_at"], row["next_try_at"]) == at((bench.now + DAY_S, bench.now))
-    assert bench.claim_one("receipt/k").fence == before["fence"] + 1
+    (claimed,) = bench.claim(1, "receipt/k", now=bench.now + 3600)
+    assert (claimed.state.fence, claimed.date) == (before["fence"] + 1, at(bench.now + 3600))
 
 
 def test_a_retry_never_shortens_a_life(bench: Bench) -> None:

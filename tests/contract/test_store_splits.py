@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, update
 
+from posthouse.attachment import Attachment
 from posthouse.content import Content
 from posthouse.core.outcome import Outcome, Remainder, Verdict
 from posthouse.core.sends import SendState
@@ -79,6 +80,15 @@ def test_the_new_send_has_the_whole_message_for_its_own_recipients(bench: Bench)
     assert [str(address) for address in content.to] == ["ada@example.com", '"Bob" <bob@example.com>']
     assert [address.email for address in content.recipients] == ["bob@example.com"]
     assert content.message_id == MESSAGE_ID
+
+
+def test_the_new_send_shares_the_files_and_keeps_them_when_the_other_is_gone(bench: Bench) -> None:
+    state = claimed(bench, attachments=[Attachment(b"an invoice", "invoice.pdf")])
+    bench.settle(report(state, partly(bob=transient()), bench.now))
+
+    (bobs,) = rest_of(bench)
+    (file,) = Content.from_json(body(bench, bobs["dedupe_key"]) or "").attachments
+    assert bench.store.blobs.read(bobs["id"], [file.digest]) == {file.digest: b"an invoice"}
 
 
 def test_the_call_is_the_first_attempt_of_the_new_send(bench: Bench) -> None:

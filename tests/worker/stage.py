@@ -19,6 +19,7 @@ from sqlalchemy import func, select
 from posthouse.config import Config, parse_config
 from posthouse.content import Content
 from posthouse.core.outcome import LookUp, Verdict
+from posthouse.core.pace_policy import pace_policy
 from posthouse.core.policy import RouteFacts, type_policies
 from posthouse.email import Email
 from posthouse.outbox import Outbox
@@ -212,6 +213,7 @@ class Stage:
             retention=FOR_EVER,
             identity=Identity(process.name, 1, "0"),
             chance=self._chance,
+            pace=pace_policy(config),
             alarm=self.alarm,
         )
         self._running.append(RunningWorker(Worker(parts), process))

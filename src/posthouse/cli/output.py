@@ -100,3 +100,11 @@ def _aligned(row: Sequence[Text], widths: Sequence[int], indent: str) -> Text:
 def count(number: int, noun: str, plural: str = "") -> str:
     """`1 send`, `2,000 sends`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size(bytes_: int) -> str:
+    """`17 bytes`, `1.4 KB`, `25.0 MB`."""
+    for factor, unit in ((1_000_000, "MB"), (1_000, "KB")):
+        if bytes_ >= factor:
+            return f"{bytes_ / factor:,.1f} {unit}"
+    return count(bytes_, "byte")

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from posthouse.app import Outbox
+from posthouse.attachment import Attachment
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import read_moment
 from posthouse.cli.output import Answer
@@ -29,6 +30,9 @@ def send(
     subject: Annotated[str | None, typer.Option(help="The subject.")] = None,
     text: Annotated[str | None, typer.Option(help="The text, or - to read it from standard input.")] = None,
     html: Annotated[Path | None, typer.Option(help="A file with the HTML.", metavar="FILE")] = None,
+    attach: Annotated[Texts, typer.Option(help="A file that goes along.", metavar="FILE")] = None,
+    inline: Annotated[Texts, typer.Option(help="An image that the HTML shows.", metavar="CID=FILE")] = None,
+    eml: Annotated[str | None, typer.Option(help="A finished message instead, or -.", metavar="FILE")] = None,
     template: Annotated[str | None, typer.Option(help="A template instead of subject, text and html.")] = None,
     var: Annotated[Texts, typer.Option(help="A variable of the template.", metavar="NAME=VALUE")] = None,
     type_: Annotated[str, typer.Option("--type", help="The message type.")] = "default",
@@ -44,8 +48,9 @@ def send(
 ) -> Answer:
     """Ask for one email; a worker sends it.
 
-    The same key never sends a second one, however often this is run. Options for recipients, variables, tags and
-    metadata may be given several times.
+    The same key never sends a second one, however often this is run. Options for recipients, files, variables, tags
+    and metadata may be given several times. A finished message goes to those whom its headers
+    name, unless --to names others.
     """
     app = call.app
     now = app.clock()
@@ -59,6 +64,8 @@ def send(
         subject=subject,
         text=_stdin() if text == STDIN else text,
         html=None if html is None else _file(html),
+        attachments=[*map(Attachment.from_file, attach or ()), *map(_inline, inline or ())],
+        raw=None if eml is None else _finished(eml),
         template=template,
         variables=_pairs(var or (), "variables"),
         tags=tag or (),
@@ -90,6 +97,22 @@ def _file(path: Path) -> str:
         raise InvalidEmail("html", f"{path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InvalidEmail("html", f"{path} is not UTF-8 text") from None
+
+
+def _finished(path: str) -> bytes:
+    if path == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidEmail("raw", f"{path} can't be read: {error.strerror}") from None
+
+
+def _inline(given: str) -> Attachment:
+    content_id, equals, path = given.partition("=")
+    if not equals or not content_id:
+        raise InvalidEmail("attachments", f"{given!r} is not of the form CID=FILE")
+    return Attachment.from_file(path, content_id=content_id)
 
 
 def _pairs(given: Iterable[str], field: str) -> dict[str, str]:

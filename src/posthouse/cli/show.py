@@ -13,10 +13,10 @@ from rich.text import Text
 from posthouse.app import App
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import iso
-from posthouse.cli.output import Answer, Json, Line
+from posthouse.cli.output import Answer, Json, Line, size
 from posthouse.cli.story import NextStep, Surroundings, folded, is_held, next_step, timeline
 from posthouse.cli.story_lines import heading_lines, standing_lines, time_lines
-from posthouse.content import Content
+from posthouse.content import Content, StoredFile
 from posthouse.core.policy import Category, TypePolicy
 from posthouse.store.ledger import Story
 
@@ -118,11 +118,18 @@ def _content_lines(readable: _Readable) -> Iterator[Line]:
         "Variables": _json(content.variables),
         "Tags": ", ".join(content.tags),
         "Metadata": _json(content.metadata),
+        "Message": "finished, " + size(content.raw.size) if content.raw else None,
     }
     yield from (f"{name}: {value}" for name, value in named.items() if value)
+    yield from map(_file_line, content.attachments)
     for kind, body in (("text", content.text), ("html", content.html)):
         if body is not None:
             yield from ("", Text(f"--- {kind} ---", "dim"), _excerpt(body))
+
+
+def _file_line(file: StoredFile) -> str:
+    shown = f", shown as cid:{file.content_id}" if file.content_id else ""
+    return f"Attachment: {file.filename or 'without a name'} ({file.content_type}, {size(file.size)}{shown})"
 
 
 def _json(value: Any) -> str:

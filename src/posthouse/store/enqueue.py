@@ -8,7 +8,7 @@ thing that a kind of connection must offer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,7 @@ from posthouse.core.lifecycle import Status
 from posthouse.email import CheckedEmail
 from posthouse.errors import KeyReused
 from posthouse.store.batch import Batch, Kind, str_time
+from posthouse.store.blobs import insert_files
 from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE
 from posthouse.store.schema import ADDRESS_CHARS, to_datetime
 from posthouse.store.script import Script
@@ -157,7 +158,7 @@ def insert_sends(dialect: str, new: Sequence[NewSend], clock: Callable[[], float
     Raises KeyReused where a key stands for another content; then nothing of this call stays written. `clock` is
     used only where the database has none of its own.
     """
-    if len(new) == 1:
+    if len(new) == 1 and not new[0].email.files:  # nearly always
         return (yield from _insert_chunk(dialect, new, clock))
     return (yield from _all_or_nothing(_insert_chunks(dialect, new, clock)))
 
@@ -208,6 +209,14 @@ def _insert_chunk(dialect: str, new: Sequence[NewSend], clock: Callable[[], floa
         found = yield from _write_on_mysql(dialect, once)
     else:
         found = yield from _write_or_find(dialect, once, clock())
+    stored = _stored(new, found)
+    files = {row.id: item.email.files for row, item in zip(stored, new, strict=True) if row.created}
+    yield from insert_files(dialect, files, clock())
+    return stored
+
+
+def _stored(new: Sequence[NewSend], found: Mapping[str, _Found]) -> list[Stored]:
+    """What became of each. Raises KeyReused."""
     stored, seen = [], set()
     for item in new:
         key = item.email.key

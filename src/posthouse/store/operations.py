@@ -61,7 +61,7 @@ class Operations:
             raise NotPossible("it can't be sent again: its content is no longer kept")
         values: dict[str, object] = {"failures": 0, "expires_at": max(state.expires_at, now + max_age_s)}
         if made.new_key:
-            values["idempotency_key"] = new_key()
+            values |= {"idempotency_key": new_key(), "first_attempt_at": None}  # as good as a new message
         connection.execute(update(sends).where(sends.c.id == state.id).values(**values))
 
     def change_route(self, health: RouteHealth, *, who: str, action: str, detail: str, now: float) -> None:

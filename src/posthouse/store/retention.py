@@ -1,4 +1,5 @@
-"""Deleting what need not be kept: contents first, then answers and attempts, then the ledger. In small batches."""
+"""Deleting what need not be kept: contents first, then answers and attempts, then the ledger, and files that no send
+uses any more. In small batches."""
 
 from __future__ import annotations
 
@@ -9,13 +10,23 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, select, true, update
 
 from posthouse.core.lifecycle import TERMINAL
+from posthouse.store.blobs import PURGE_AFTER_S
 from posthouse.store.database import MYSQL, Database
-from posthouse.store.rows import apart, by_index, locking, remove
-from posthouse.store.schema import Instant, attempts, contents, sends, status_is
+from posthouse.store.rows import apart, by_index, locking, remove, remove_contents
+from posthouse.store.schema import Instant, attempts, blob_parts, blob_uses, blobs, contents, sends, status_is
 
 BATCH_ROWS: Final = 1000
 WALK_S: Final = 86400.0
 """The stretch of time that one statement walks through at most."""
+
+STRETCH_BLOBS: Final = 10_000
+"""Blobs that one statement looks at."""
+
+BATCH_BYTES: Final = 32 * 1024 * 1024
+"""What one transaction deletes of blobs, but for one that is larger alone."""
+
+BLOBS_EVERY_S: Final = 3600.0
+"""All blobs are gone through so often: any of them may have lost its last use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,14 @@ class _Walk:
     done_until: float | None = None
 
 
+@dataclass(slots=True)
+class _Round:
+    """How far the blobs were gone through, and when the next round begins."""
+
+    after: int = 0
+    begins_at: float | None = None
+
+
 class Retention:
     """One batch a call: the caller decides how often, so that sending goes on beside it.
 
@@ -45,6 +64,7 @@ class Retention:
         self._database = database
         self._contents = _Walk()
         self._answers = _Walk()
+        self._blobs = _Round()
         self._ended = [status_is(*statuses) for statuses in apart(database, TERMINAL_ORDERED)]
 
     def purge(self, limits: Limits, now: float) -> bool:
@@ -54,6 +74,7 @@ class Retention:
             self._purge_raw_answers(now - limits.raw_answers_s),
             self._purge_attempts(now - limits.attempts_s),
             self._purge_sends(now - limits.sends_s),
+            self._purge_blobs(now),
         ]
         return any(more)
 
@@ -64,7 +85,7 @@ class Retention:
             sends.c.updated_at,
             [select(func.min(sends.c.updated_at)).where(ended) for ended in self._ended],
             [self._locking(found.where(ended)) for ended in self._ended],
-            lambda connection, ids: remove(connection, contents.c.send_id, ids),
+            remove_contents,
             before,
         )
 
@@ -122,13 +143,53 @@ class Retention:
             ids = _batch(connection, [self._locking(old.where(ended)) for ended in self._ended])
             if not ids:
                 return False
-            remove(connection, contents.c.send_id, ids)
+            remove_contents(connection, ids)
             remove(connection, attempts.c.send_id, ids, "email_attempts_once")
             remove(connection, sends.c.id, ids)
             return len(ids) == BATCH_ROWS
 
+    def _purge_blobs(self, now: float) -> bool:
+        """Deletes those of the next stretch that are old and in no use: nobody can begin to use them any more."""
+        walk = self._blobs
+        if walk.begins_at is not None and now < walk.begins_at:
+            return False
+        stretch = select(blobs.c.id).where(blobs.c.id > walk.after).order_by(blobs.c.id).limit(STRETCH_BLOBS).subquery()
+        with self._database.read() as connection:
+            until = connection.scalar(select(func.max(stretch.c.id)))
+            if until is None:
+                self._blobs = _Round(begins_at=now + BLOBS_EVERY_S)
+                return False
+            within = and_(blobs.c.id > walk.after, blobs.c.id <= until)
+            found = connection.execute(
+                _UNUSED.where(within, blobs.c.created_at < literal(now - PURGE_AFTER_S, Instant))
+            )
+            ids, whole = _fitting([(id_, size) for id_, size in found])
+        if ids:
+            with self._database.write() as connection:
+                remove(connection, blob_parts.c.blob_id, ids)
+                remove(connection, blobs.c.id, ids)
+        walk.after = until if whole else ids[-1]
+        return True
+
     def _locking(self, query: Select[Any]) -> Select[Any]:
         return locking(by_index(query, "email_sends_ended"), self._database)
+
+
+# As a subquery that no planner takes for a join: one look into the index for each blob, however many uses there are.
+_USE: Final = select(blob_uses.c.blob_id).where(blob_uses.c.blob_id == blobs.c.id).limit(1).scalar_subquery()
+_UNUSED: Final = select(blobs.c.id, blobs.c.size).where(_USE.is_(None)).order_by(blobs.c.id).limit(BATCH_ROWS)
+
+
+def _fitting(found: Sequence[tuple[int, int]]) -> tuple[list[int], bool]:
+    """As many of the blobs as one transaction deletes, and whether these are all that there are."""
+    ids: list[int] = []
+    size = 0
+    for id_, bytes_ in found:
+        size += bytes_
+        if ids and size > BATCH_BYTES:
+            return ids, False
+        ids.append(id_)
+    return ids, len(ids) < BATCH_ROWS
 
 
 def _forget_answers(connection: Connection, ids: Sequence[int]) -> None:

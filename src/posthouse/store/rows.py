@@ -30,7 +30,15 @@ from posthouse.core.lifecycle import Status
 from posthouse.core.sends import Attempt, Change, SendState, Via
 from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
-from posthouse.store.schema import CODE_CHARS_MAX, ERROR_CHARS_MAX, ID_CHARS_MAX, RULE_CHARS_MAX, contents, sends
+from posthouse.store.schema import (
+    CODE_CHARS_MAX,
+    ERROR_CHARS_MAX,
+    ID_CHARS_MAX,
+    RULE_CHARS_MAX,
+    blob_uses,
+    contents,
+    sends,
+)
 
 SWEEP_ROWS: Final = 500
 """Rows a sweep locks at once; it goes on until it gets fewer."""
@@ -240,7 +248,6 @@ _CHANGED: Final = Batch(
         "maybe_duplicate": Kind.BOOLEAN,
         "unknown_since": Kind.INSTANT,
         "unknown_fence": Kind.INTEGER,
-        "started_at": Kind.INSTANT,
         "accepted_at": Kind.INSTANT,
         "updated_at": Kind.INSTANT,
     },
@@ -260,7 +267,8 @@ _SETS: Final = {
     "maybe_duplicate": "email_sends.maybe_duplicate OR changed.maybe_duplicate",
     "unknown_since": "changed.unknown_since",
     "unknown_fence": "changed.unknown_fence",
-    "first_attempt_at": "coalesce(email_sends.first_attempt_at, changed.started_at)",
+    # The claim's, but for one that was given back before any call: the next claim dates it anew.
+    "first_attempt_at": "CASE WHEN email_sends.attempts + changed.calls > 0 THEN email_sends.first_attempt_at END",
     "accepted_at": "coalesce(email_sends.accepted_at, changed.accepted_at)",
     "updated_at": "changed.updated_at",
 }
@@ -284,7 +292,13 @@ def apply(connection: Connection, steps: Sequence[Step], now: float) -> None:
         connection.execute(_apply_sql(connection.dialect.name), {"changed": document})
     finished = [step.state.id for step in steps if step.change.delete_content]
     if finished:
-        remove(connection, contents.c.send_id, finished)
+        remove_contents(connection, finished)
+
+
+def remove_contents(connection: Connection, send_ids: Sequence[int]) -> None:
+    """Deletes what these sends were to say, and their hold on the files that went along."""
+    remove(connection, contents.c.send_id, send_ids)
+    remove(connection, blob_uses.c.send_id, send_ids)
 
 
 def remove(connection: Connection, column: Column[Any], values: Sequence[int], index: str = "PRIMARY") -> None:
@@ -332,7 +346,6 @@ def _change_row(step: Step, now: float) -> tuple[Any, ...]:
         change.maybe_duplicate,
         change.unknown_since,
         change.unknown_fence,
-        None if call is None else call.started_at,
         now if change.status is Status.ACCEPTED else None,
         now,
     )

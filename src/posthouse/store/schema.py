@@ -15,6 +15,7 @@ from sqlalchemy import (
     Dialect,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -35,6 +36,7 @@ ERROR_CHARS_MAX: Final = 2000
 ID_CHARS_MAX: Final = 255
 CODE_CHARS_MAX: Final = 64
 RULE_CHARS_MAX: Final = 128
+DIGEST_CHARS: Final = 64
 
 metadata = MetaData()
 
@@ -65,6 +67,7 @@ def to_datetime(seconds: float, dialect_name: str) -> datetime:
 
 BigId = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER is SQLite's rowid
 LongText = Text().with_variant(mysql.LONGTEXT(), "mysql")  # its TEXT ends at 64 KB
+PartBytes = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql")  # its BLOB ends at 64 KB
 EMPTY: Final = text("('')")  # as an expression: MySQL takes no other default for a text without limit
 
 MYSQL_TABLE: Final[dict[str, Any]] = {
@@ -157,6 +160,38 @@ contents = Table(
     metadata,
     Column("send_id", BigId, primary_key=True, autoincrement=False),
     Column("body", LongText, nullable=False),  # versioned JSON, see `email.Content`
+    **MYSQL_TABLE,
+)
+
+# The bytes of files, apart from the contents that name them by their digest; see `blobs.py`.
+
+blobs = Table(
+    "email_blobs",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("digest", String(DIGEST_CHARS), nullable=False),  # SHA-256 in hexadecimal
+    Column("size", BigInteger, nullable=False),  # in bytes
+    Column("created_at", Instant, nullable=False),
+    Index("email_blobs_digest", "digest", "created_at"),
+    sqlite_autoincrement=True,
+    **MYSQL_TABLE,
+)
+
+blob_parts = Table(
+    "email_blob_parts",
+    metadata,
+    Column("blob_id", BigId, primary_key=True, autoincrement=False),
+    Column("part", Integer, primary_key=True, autoincrement=False),  # 0, 1, 2, …
+    Column("body", PartBytes, nullable=False),
+    **MYSQL_TABLE,
+)
+
+blob_uses = Table(
+    "email_blob_uses",
+    metadata,
+    Column("send_id", BigId, primary_key=True, autoincrement=False),
+    Column("blob_id", BigId, primary_key=True, autoincrement=False),
+    Index("email_blob_uses_blob", "blob_id"),
     **MYSQL_TABLE,
 )
 

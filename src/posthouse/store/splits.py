@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, literal, select, update
 
 from posthouse.content import Content
 from posthouse.core.sends import Split
@@ -20,7 +20,7 @@ from posthouse.email import fingerprint
 from posthouse.fields import KEY_CHARS_MAX
 from posthouse.store.database import Database
 from posthouse.store.rows import Step, record, storable
-from posthouse.store.schema import ADDRESS_CHARS, ERROR_CHARS_MAX, contents, sends
+from posthouse.store.schema import ADDRESS_CHARS, ERROR_CHARS_MAX, blob_uses, contents, sends
 
 _INHERITED: Final = (
     "type",
@@ -77,12 +77,14 @@ def _new_send(connection: Connection, whole: Row[Any], content: Content | None, 
         "route": attempt.route,
         "last_error": storable(change.last_error, ERROR_CHARS_MAX),
         "split_from": whole.id,
-        "first_attempt_at": whole.first_attempt_at or attempt.started_at,
+        "first_attempt_at": whole.first_attempt_at,
         "updated_at": now,
     }
     (made,) = connection.execute(insert(sends).values(**row)).inserted_primary_key or (0,)
     if stored is not None:
         connection.execute(insert(contents).values(send_id=made, body=stored))
+        shared = select(literal(made), blob_uses.c.blob_id).where(blob_uses.c.send_id == whole.id)
+        connection.execute(insert(blob_uses).from_select(["send_id", "blob_id"], shared))
     return int(made)
 
 

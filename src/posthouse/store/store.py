@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from posthouse.store.alerts import Alerts
+from posthouse.store.blobs import Blobs
 from posthouse.store.control import Control
 from posthouse.store.database import Database
 from posthouse.store.ledger import Ledger
@@ -20,6 +21,7 @@ class Store:
         self.database = database
         self.queue = Queue(database)
         self.sweeps = Sweeps(database)
+        self.blobs = Blobs(database)
         self.control = Control(database)
         self.alerts = Alerts(database)
         self.ledger = Ledger(database)

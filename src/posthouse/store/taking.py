@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, TextClause, TextualSelect, bindparam, text
+from sqlalchemy import Connection, TextClause, TextualSelect, bindparam, column, text
 
 from posthouse.core.lifecycle import TRANSITIONS, Happening, Status, sources
 from posthouse.core.policy import SHARES
@@ -28,11 +28,16 @@ class ClaimedSend:
     idempotency_key: str
     body: str | None  # the stored content; None when it is gone
     due_at: float
-    asked_at: float
+    date: float  # when it was taken for its first call: the message's Date, the same on every call
 
 
-_COLUMNS: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at, sends.c.created_at)
-_NAMES: Final = ", ".join(f"email_sends.{column.name}" for column in _COLUMNS)
+_PLAIN: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at)
+_COLUMNS: Final = (*_PLAIN, column("date", Instant))
+_NAMES: Final = (
+    ", ".join(f"email_sends.{plain.name}" for plain in _PLAIN)
+    # An earlier release's claim has written none.
+    + ", coalesce(email_sends.first_attempt_at, email_sends.created_at) AS date"
+)
 _INSTANTS: Final = ("now", "again_at")
 
 
@@ -50,7 +55,10 @@ class Taking:
 _CLAIMED: Final = TRANSITIONS[_CLAIMABLE, Happening.CLAIMED]
 
 CLAIM: Final = Taking(
-    _CLAIMABLE, "email_sends_due", f"status = '{_CLAIMED.value}', updated_at = :now, route = {{route}}"
+    _CLAIMABLE,
+    "email_sends_due",
+    f"status = '{_CLAIMED.value}', updated_at = :now, first_attempt_at = coalesce(first_attempt_at, :now), "
+    "route = {route}",
 )
 UNKNOWN: Final = Taking(Status.UNKNOWN, "email_sends_unknown", "next_try_at = :again_at")
 
@@ -83,8 +91,8 @@ def take(connection: Connection, taking: Taking, lane: bool, parameters: dict[st
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedSend:
-    key, idempotency_key, due_at, asked_at, body = row[len(STATE_COLUMNS) :]
-    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, asked_at)
+    key, idempotency_key, due_at, date, body = row[len(STATE_COLUMNS) :]
+    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, date)
 
 
 def _take_locked(connection: Connection, taking: Taking, lane: bool, parameters: dict[str, Any]) -> Sequence[Any]:

@@ -47,10 +47,9 @@ class Caller:
     async def call(
         self, claimed: ClaimedSend, route: str, message: OutgoingMessage, via: Via, written: Written
     ) -> None:
-        """One call on one route, to its end."""
+        """One call on one route, in a slot that its caller holds, to its end."""
         started_at = self._now()
-        with self._routes.slot(route):
-            verdict = await self._verdict(route, message)
+        verdict = await self._verdict(route, message)
         ended_at = self._now()
         verdict, revived = self._judge(claimed, route, verdict)
         attempt = Attempt(claimed.state.id, claimed.state.fence, route, started_at, ended_at, verdict, via)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from posthouse.config import WorkerSettings
+from posthouse.core.pace_policy import PacePolicy
 from posthouse.core.policy import TypePolicy
 from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.port import Provider
@@ -21,13 +22,16 @@ from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
 from posthouse.worker.dispatcher import Dispatcher
+from posthouse.worker.files import Files
 from posthouse.worker.housekeeping import Heartbeat, Housekeeping
+from posthouse.worker.pace import Pace
 from posthouse.worker.places import Places
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.reconciler import Reconciler
 from posthouse.worker.rendering import Renderer
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import Settler
+from posthouse.worker.starter import Starter
 
 TELLING_TIME_TRIES: Final = 10
 
@@ -54,6 +58,7 @@ class WorkerParts:
     retention: Limits
     identity: Identity
     chance: random.Random
+    pace: PacePolicy = field(default_factory=PacePolicy)
     alarm: AlarmSettings = field(default_factory=AlarmSettings)
     alone: bool = False  # no other worker can live: every open call is a dead worker's
 
@@ -85,7 +90,10 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     routes = Routes(facts, places, parts.store.control, access, alarm, now)
     caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
     claims = Claims(parts.store.queue, access, worker, now)
-    reconciler = Reconciler(claims, caller, routes, settler, parts.renderer, pulse, now, parts.chance)
+    files = Files(parts.store.blobs, access)
+    pace = Pace(parts.pace, parts.store.pacing, access, alarm, now)
+    starter = Starter(claims, caller, routes, pace, settler, parts.renderer, files, pulse, now)
+    reconciler = Reconciler(claims, caller, routes, pace, settler, parts.renderer, files, pulse, now, parts.chance)
     return Crew(
         access=access,
         alarm=alarm,
@@ -94,7 +102,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
         settler=settler,
         reconciler=reconciler,
         dispatcher=Dispatcher(
-            claims, caller, routes, settler, parts.renderer, pulse, parts.settings, now, parts.chance
+            claims, starter, parts.policies, routes, pace, settler, pulse, parts.settings, now, parts.chance
         ),
         heartbeat=Heartbeat(parts.store, access, worker, pulse, clock, parts.settings.heartbeat),
         housekeeping=Housekeeping(

@@ -1,41 +1,33 @@
-"""Claiming what can be started at once, and starting it."""
+"""Claiming what can be started at once."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from posthouse.config import WorkerSettings
-from posthouse.content import Content
 from posthouse.core.lanes import DueLane, Share, share, type_of
 from posthouse.core.policy import TypePolicy
 from posthouse.core.routing import RoutePlan
-from posthouse.core.sends import Change, SendState, Via
-from posthouse.core.settlement import end_life, refuse, release
 from posthouse.errors import DatabaseUnavailable, PosthouseError
-from posthouse.providers.port import OutgoingMessage
-from posthouse.store.queue import DueTime, Report
+from posthouse.store.queue import DueTime
 from posthouse.store.taking import ClaimedSend
-from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
+from posthouse.worker.pace import Pace
 from posthouse.worker.pulse import Pulse
-from posthouse.worker.rendering import CannotRender, Renderer
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import BACKLOG_MAX, Settler
+from posthouse.worker.starter import Starter
 
 HEALTH_AGE_MAX_S: Final = 1.0
 LANES_AGE_MAX_S: Final = 0.5
 """While lanes keep filling their share, they are looked for anew only this often."""
 
-NO_SLOT_WAIT_S: Final = 0.2
-"""When a send can go only to a route that is busy or held, it is given back for at least this long."""
-
-GIVEN_BACK_MAX_S: Final = 15.0
-"""And for at most this long, whatever the route's health says: a person may open it at any moment."""
+PACED_WAIT_MAX_S: Final = 5.0
+"""A lane without leave rests for at most this long: others may give back what they had."""
 
 FAULT_WAIT_S: Final = 10.0
 """How long a lane, or everything, rests after a fault that nobody has thought of."""
@@ -49,41 +41,43 @@ class Dispatcher:
     def __init__(
         self,
         claims: Claims,
-        caller: Caller,
+        starter: Starter,
+        policies: Mapping[str, TypePolicy],
         routes: Routes,
+        pace: Pace,
         settler: Settler,
-        renderer: Renderer,
         pulse: Pulse,
         settings: WorkerSettings,
         now: Callable[[], float],
         chance: random.Random,
     ) -> None:
         self._claims = claims
-        self._caller = caller
+        self._starter = starter
+        self._policies = policies
         self._routes = routes
+        self._pace = pace
         self._settler = settler
-        self._renderer = renderer
         self._pulse = pulse
         self._settings = settings
         self._now = now
         self._chance = chance
-        self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._lanes: list[DueTime] = []
         self._lanes_read_at: float | None = None
         self._rounds = 0
         self._idle_rounds = 0
         self._unknown_types: set[str] = set()
-        self._rests_until: dict[str, float] = {}  # lanes that could not be claimed from
+        self._rests_until: dict[str, float] = {}  # lanes that nothing may be claimed from before
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
         """The calls that are under way."""
-        return self._tasks
+        return self._starter.tasks
 
     def stop(self) -> None:
         """Claims nothing more."""
         self._stopping = True
+        self._starter.stop()
         self._routes.freed.set()
 
     async def run(self) -> None:
@@ -138,7 +132,8 @@ class Dispatcher:
             self._idle_rounds += 1
         longest = min(self._settings.poll_max, self._settings.poll_min * 2.0 ** min(self._idle_rounds, 8))
         now = self._now()
-        coming = [lane.at - now for lane in self._lanes if lane.at > now]
+        moments = [*(lane.at for lane in self._lanes), *self._rests_until.values()]
+        coming = [at - now for at in moments if at > now]
         return min([longest, *(max(at, 0.01) for at in coming)])
 
     async def _read_lanes(self) -> None:
@@ -168,91 +163,38 @@ class Dispatcher:
     def _policy(self, lane: str) -> TypePolicy | None:
         """The lane's type; a type that this release doesn't know is left alone, another worker may know it."""
         type_ = type_of(lane)
-        policy = self._caller.policies.get(type_)
+        policy = self._policies.get(type_)
         if policy is None and type_ not in self._unknown_types:
             self._unknown_types.add(type_)
             log.warning("type %r is not configured here; its sends are left to workers that know it", type_)
         return policy
 
     async def _claim(self, part: Share, plan: RoutePlan) -> int:
-        try:
-            claimed = await self._claims.claim(part.lane, part.count, plan)
-        except PosthouseError:
-            raise
-        except Exception:
-            log.exception("lane %s can't be claimed from; it rests for %.0f s", part.lane, FAULT_WAIT_S)
-            self._rests_until[part.lane] = self._now() + FAULT_WAIT_S
-            return 0
+        """Claims what there is leave for, and starts it; how much it was."""
+        leave = await self._pace.ask(part.lane, plan.first, part.count)
+        if leave.count < part.count:
+            self._rest(part.lane, min(leave.next_at, self._now() + PACED_WAIT_MAX_S))
+        claimed = await self._claimed(part.lane, leave.count, plan) if leave.count else ()
+        paced = 0
         for send in claimed:
-            self._start(self._dispatch(send))
+            on_plan = send.state.route == plan.first
+            self._starter.start(send, part.lane, leave.slot(paced) if on_plan else None)
+            paced += on_plan
+        await self._pace.give_back(leave, leave.count - paced)
         if claimed:
             await asyncio.sleep(0)  # each takes its slot now, so that the next claim counts what is really free
         return len(claimed)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _dispatch(self, claimed: ClaimedSend) -> None:
-        """From a claim to a call, or to the reason why there is none."""
-        state = claimed.state
-        if state.expires_at <= self._now():
-            self._settle(state, end_life)
-            return
+    async def _claimed(self, lane: str, count: int, plan: RoutePlan) -> Sequence[ClaimedSend]:
         try:
-            content = self._renderer.content(claimed.body)
-            message = self._renderer.message(state.id, claimed.idempotency_key, content, claimed.asked_at)
-            able = self._able(state, content)
-        except CannotRender as error:
-            self._settle(state, partial(refuse, reason=str(error)))
-            return
-        except Exception as error:
-            log.exception("send %d (%s) can't be prepared", state.id, claimed.key)
-            self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
-            return
-        if not able:
-            self._settle(state, partial(refuse, reason="none of its type's routes can carry it"))
-            return
-        await self._route(claimed, message, able)
+            return await self._claims.claim(lane, count, plan)
+        except PosthouseError:
+            raise
+        except Exception:
+            log.exception("lane %s can't be claimed from; it rests for %.0f s", lane, FAULT_WAIT_S)
+            self._rest(lane, self._now() + FAULT_WAIT_S)
+            return ()
 
-    def _able(self, state: SendState, content: Content) -> tuple[str, ...]:
-        """Those of the routes that the send may take which can carry it, its planned one first."""
-        routes = self._routes.candidates(state, self._caller.policies[state.type])
-        if len(routes) == 1:
-            return routes  # an only route says itself what it can't carry
-        planned_first = sorted(routes, key=lambda name: name != state.route)
-        return tuple(name for name in planned_first if not self._caller.providers[name].refusals(content))
-
-    async def _route(self, claimed: ClaimedSend, message: OutgoingMessage, able: tuple[str, ...]) -> None:
-        """Starts the call, or gives the send back until a route that can carry it is open and has a free slot."""
-        state, now = claimed.state, self._now()
-        route = next((name for name in able if self._routes.free(name)), None)
-        if self._stopping or not self._pulse.may_start:
-            self._settle(state, partial(release, again_at=now))
-        elif route is None:
-            self._settle(state, partial(release, again_at=self._wait_until(able)))
-        elif route == state.route or await self._moved(state, route):
-            await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
-
-    def _wait_until(self, able: tuple[str, ...]) -> float:
-        """When to look at a send again that found no slot; soon enough that a person's word counts before long."""
+    def _rest(self, lane: str, until: float) -> None:
         now = self._now()
-        return min(max(self._routes.opens_at(able), now + NO_SLOT_WAIT_S), now + GIVEN_BACK_MAX_S)
-
-    async def _moved(self, state: SendState, route: str) -> bool:
-        """Writes the other route before the call begins. If that fails, the send is given back."""
-        with self._routes.slot(route):
-            try:
-                if await self._claims.reroute(state, route):
-                    return True
-                self._claims.settled(state)  # somebody else has it now
-            except DatabaseUnavailable:
-                self._settle(state, partial(release, again_at=self._now()))
-        return False
-
-    def _settle(self, state: SendState, decide: Callable[[SendState], Change | None]) -> None:
-        self._settler.add(Report(state.id, state.fence, decide), partial(self._written, state))
-
-    def _written(self, state: SendState, _change: Change | None) -> None:
-        self._claims.settled(state)
+        self._rests_until = {name: at for name, at in self._rests_until.items() if at > now} | {lane: until}

@@ -17,6 +17,22 @@ from posthouse.worker.alarm import Alarm
 LATE_MAX_S: Final = 0.25
 """A slot that could not be used within this time of its own is let go: later ones are others'."""
 
+NO_ROOM_WAIT_S: Final = 30.0
+"""How long a send waits whose recipients are more than a quota has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Leave for one send."""
+
+    limits: tuple[Limit, ...] = ()
+    start_at: float = 0.0  # 0.0: at once
+    next_at: float | None = None  # where there is no leave: when to ask again
+
+
+FREE: Final = Slot()
+"""Leave where nothing limits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Leave:
@@ -27,9 +43,9 @@ class Leave:
     limits: tuple[Limit, ...] = ()
     permit: Permit | None = None  # None where nothing limits the lane on this route
 
-    def start_at(self, place: int) -> float:
-        """When the send at `place`, from 0 on, may start; 0.0 means at once."""
-        return 0.0 if self.permit is None else self.permit.start_at(place)
+    def slot(self, place: int) -> Slot:
+        """The leave of the send at `place`, from 0 on."""
+        return FREE if self.permit is None else Slot(self.limits, self.permit.start_at(place))
 
 
 class Pace:
@@ -63,15 +79,27 @@ class Pace:
         except DatabaseUnavailable:
             return
 
-    async def spend(self, leave: Leave, recipients: int) -> bool:
-        """Counts the recipients of one send beyond the first, where they count; False where a quota has no room."""
-        if recipients < 2 or not any(limit.by_recipient for limit in leave.limits):
-            return True
-        return await self._access.run(self._pacing.spend, leave.limits, recipients - 1, self._now())
+    async def ask_one(self, lane: str, route: str) -> Slot:
+        """Leave for one send. Raises DatabaseUnavailable."""
+        leave = await self.ask(lane, route, 1)
+        return leave.slot(0) if leave.count else Slot(leave.limits, next_at=leave.next_at)
 
-    async def until(self, start_at: float) -> bool:
-        """Waits for a slot's moment; False where it has passed already."""
-        wait_s = start_at - self._now()
+    async def wait(self, slot: Slot, recipients: int) -> float | None:
+        """Waits for a slot's moment; None where it has come, else when to try again. Raises DatabaseUnavailable."""
+        if slot is FREE:
+            return None
+        if slot.next_at is not None:
+            return slot.next_at
+        if not await self._spend(slot, recipients):
+            return self._now() + NO_ROOM_WAIT_S
+        wait_s = slot.start_at - self._now()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
-        return not start_at or self._now() - start_at <= LATE_MAX_S
+        now = self._now()
+        return now if now - slot.start_at > LATE_MAX_S else None
+
+    async def _spend(self, slot: Slot, recipients: int) -> bool:
+        """Counts the recipients of one send beyond the first, where they count; False where a quota has no room."""
+        if recipients < 2 or not any(limit.by_recipient for limit in slot.limits):
+            return True
+        return await self._access.run(self._pacing.spend, slot.limits, recipients - 1, self._now())

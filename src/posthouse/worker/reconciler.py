@@ -14,11 +14,14 @@ from posthouse.core.outcome import Found, LookUp, Outcome, Verdict
 from posthouse.core.policy import RouteFacts
 from posthouse.core.reconcile import Plan, Resolver, learned, plan, resent, waited
 from posthouse.core.sends import Attempt, Change, SendState, Via
+from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.port import OutgoingMessage
 from posthouse.store.queue import Report
 from posthouse.store.taking import ClaimedSend
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
+from posthouse.worker.files import Files
+from posthouse.worker.pace import Pace
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.rendering import CannotRender, Renderer
 from posthouse.worker.routes import Routes
@@ -40,8 +43,10 @@ class Reconciler:
         claims: Claims,
         caller: Caller,
         routes: Routes,
+        pace: Pace,
         settler: Settler,
         renderer: Renderer,
+        files: Files,
         pulse: Pulse,
         now: Callable[[], float],
         chance: random.Random,
@@ -49,8 +54,10 @@ class Reconciler:
         self._claims = claims
         self._caller = caller
         self._routes = routes
+        self._pace = pace
         self._settler = settler
         self._renderer = renderer
+        self._files = files
         self._pulse = pulse
         self._now = now
         self._chance = chance
@@ -96,17 +103,29 @@ class Reconciler:
             self._report(state, partial(waited, at=now + BUSY_WAIT_S, reason=chosen.reason))
             return
         try:
-            content = self._renderer.content(taken.body)
-            message = self._renderer.message(state.id, taken.idempotency_key, content, taken.asked_at)
+            with self._routes.slot(facts.name):
+                await self._ask_now(taken, facts, chosen)
         except CannotRender as error:
             self._report(state, partial(waited, at=None, reason=f"it can't be asked about: {error}"))
-            return
-        if chosen.resolver is Resolver.REPLAY:
-            await self._caller.call(taken, facts.name, message, Via.REPLAY, nobody_waits)
-            return
-        with self._routes.slot(facts.name):
-            answer = await self._look_up(facts, message)
-        self._report_look_up(taken, facts, answer, now)
+        except DatabaseUnavailable:
+            self._report(state, partial(waited, at=now + BUSY_WAIT_S, reason=chosen.reason))
+
+    async def _ask_now(self, taken: ClaimedSend, facts: RouteFacts, chosen: Plan) -> None:
+        """Raises CannotRender, DatabaseUnavailable, both before anything was asked."""
+        state = taken.state
+        content = self._renderer.content(taken.body)
+        async with self._files.of(state.id, content) as files:
+            message = self._renderer.message(state.id, taken.idempotency_key, content, taken.date, files)
+            if chosen.resolver is Resolver.REPLAY:
+                slot = await self._pace.ask_one(state.type, facts.name)
+                if (again_at := await self._pace.wait(slot, len(message.recipients))) is not None:
+                    self._report(state, partial(waited, at=again_at, reason=chosen.reason))
+                    return
+                await self._caller.call(taken, facts.name, message, Via.REPLAY, nobody_waits)
+            else:
+                asked_at = self._now()
+                answer = await self._look_up(facts, message)
+                self._report_look_up(taken, facts, answer, asked_at)
 
     async def _look_up(self, facts: RouteFacts, message: OutgoingMessage) -> LookUp:
         try:

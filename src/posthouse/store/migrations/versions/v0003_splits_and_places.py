@@ -6,7 +6,7 @@ from sqlalchemy.dialects import mysql
 from posthouse.store.migrations.steps import add_column, create_index, create_table
 
 revision = "0003"
-down_revision = "0001"
+down_revision = "0002"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,166 @@
+"""From a claim to a call, or to the reason why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final
+
+from posthouse.content import Content
+from posthouse.core.sends import Change, SendState, Via
+from posthouse.core.settlement import end_life, refuse, release
+from posthouse.errors import DatabaseUnavailable
+from posthouse.providers.port import OutgoingMessage
+from posthouse.store.queue import Report
+from posthouse.store.taking import ClaimedSend
+from posthouse.worker.caller import Caller
+from posthouse.worker.claims import Claims
+from posthouse.worker.files import Files
+from posthouse.worker.pace import Pace, Slot
+from posthouse.worker.pulse import Pulse
+from posthouse.worker.rendering import CannotRender, Renderer
+from posthouse.worker.routes import Routes
+from posthouse.worker.settler import Settler
+
+NO_SLOT_WAIT_S: Final = 0.2
+"""When a send can go only to a route that is busy or held, it is given back for at least this long."""
+
+GIVEN_BACK_MAX_S: Final = 15.0
+"""And for at most this long, whatever the route's health says: a person may open it at any moment."""
+
+NOT_READ_WAIT_S: Final = 10.0
+"""When the database is away before a call began."""
+
+log = logging.getLogger("posthouse.worker")
+
+
+class Starter:
+    """Starts claimed sends, each as a task of its own. Every claim ends in a report to the settler."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        caller: Caller,
+        routes: Routes,
+        pace: Pace,
+        settler: Settler,
+        renderer: Renderer,
+        files: Files,
+        pulse: Pulse,
+        now: Callable[[], float],
+    ) -> None:
+        self._claims = claims
+        self._caller = caller
+        self._routes = routes
+        self._pace = pace
+        self._settler = settler
+        self._renderer = renderer
+        self._files = files
+        self._pulse = pulse
+        self._now = now
+        self._stopping = False
+        self.tasks: set[asyncio.Task[None]] = set()  # the calls that are under way
+
+    def stop(self) -> None:
+        """Begins no call any more: what is not under way is given back."""
+        self._stopping = True
+
+    def start(self, claimed: ClaimedSend, lane: str, slot: Slot | None) -> None:
+        """Takes a claimed send to its end. `slot` is its leave to go by its planned route; None where it needs one."""
+        task = asyncio.create_task(self._dispatch(claimed, lane, slot))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _dispatch(self, claimed: ClaimedSend, lane: str, slot: Slot | None) -> None:
+        """From a claim to a call, or to the reason why there is none."""
+        state = claimed.state
+        async with AsyncExitStack() as held:  # until the call has ended
+            try:
+                prepared = await self._prepare(claimed, lane, slot, held)
+            except CannotRender as error:
+                self._settle(state, partial(refuse, reason=str(error)))
+            except DatabaseUnavailable:
+                self._settle(state, partial(release, again_at=self._now() + NOT_READ_WAIT_S))
+            except asyncio.CancelledError:  # a shutdown that ran out of grace
+                self._settle(state, partial(release, again_at=self._now()))
+                raise
+            except Exception as error:
+                log.exception("send %d (%s) can't be prepared", state.id, claimed.key)
+                self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
+            else:
+                if prepared is not None:
+                    route, message = prepared
+                    await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
+
+    async def _prepare(
+        self, claimed: ClaimedSend, lane: str, slot: Slot | None, held: AsyncExitStack
+    ) -> tuple[str, OutgoingMessage] | None:
+        """The route and the message of a call that may begin now; None where it may not, and then that is settled.
+
+        The route's place and the message's files are `held`. Raises CannotRender, DatabaseUnavailable.
+        """
+        state = claimed.state
+        content = self._renderer.content(claimed.body)
+        able = self._able(state, content)
+        if not self._may_begin(state, able):
+            return None
+        route = next((name for name in able if self._routes.free(name)), None)
+        if route is None:
+            self._settle(state, partial(release, again_at=self._now() + NO_SLOT_WAIT_S))
+            return None
+        held.enter_context(self._routes.slot(route))
+        if route != state.route and not await self._claims.reroute(state, route):
+            self._claims.settled(state)  # somebody else has it now
+            return None
+        files = await held.enter_async_context(self._files.of(state.id, content))
+        message = self._renderer.message(state.id, claimed.idempotency_key, content, claimed.date, files)
+        own = slot if route == state.route else None
+        if not await self._on_time(state, lane, route, own, len(message.recipients)):
+            return None
+        return (route, message) if self._may_begin(state, (route,)) else None
+
+    async def _on_time(self, state: SendState, lane: str, route: str, slot: Slot | None, recipients: int) -> bool:
+        """Waits for the moment when the call may begin. If there is none, the send is given back."""
+        slot = slot or await self._pace.ask_one(lane, route)
+        again_at = await self._pace.wait(slot, recipients)
+        if again_at is not None:
+            self._settle(state, partial(release, again_at=again_at))
+        return again_at is None
+
+    def _able(self, state: SendState, content: Content) -> Sequence[str]:
+        """Those of the routes that the send may take which can carry it, its planned one first. Raises CannotRender."""
+        routes = self._routes.candidates(state, self._caller.policies[state.type])
+        if len(routes) == 1:
+            return routes  # an only route says itself what it can't carry
+        planned_first = sorted(routes, key=lambda name: name != state.route)
+        able = [name for name in planned_first if not self._caller.providers[name].refusals(content)]
+        if not able:
+            raise CannotRender("none of its type's routes can carry it")
+        return able
+
+    def _may_begin(self, state: SendState, routes: Sequence[str]) -> bool:
+        """Whether a call on one of the routes may begin now. If not, the send has ended or is given back."""
+        now = self._now()
+        if state.expires_at <= now:
+            self._settle(state, end_life)
+        elif self._stopping or not self._pulse.may_start:
+            self._settle(state, partial(release, again_at=now))
+        elif self._routes.opens_at(routes) > now:
+            self._settle(state, partial(release, again_at=self._wait_until(routes)))
+        else:
+            return True
+        return False
+
+    def _wait_until(self, able: Sequence[str]) -> float:
+        """When to look at a send again that found no route; soon enough that a person's word counts before long."""
+        now = self._now()
+        return min(max(self._routes.opens_at(able), now + NO_SLOT_WAIT_S), now + GIVEN_BACK_MAX_S)
+
+    def _settle(self, state: SendState, decide: Callable[[SendState], Change | None]) -> None:
+        self._settler.add(Report(state.id, state.fence, decide), partial(self._written, state))
+
+    def _written(self, state: SendState, _change: Change | None) -> None:
+        self._claims.settled(state)
