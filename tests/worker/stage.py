@@ -156,6 +156,7 @@ class Stage:
         types: Mapping[str, Mapping[str, object]] | None = None,
         worker: Mapping[str, object] | None = None,
         templates: Path = Path("nowhere"),
+        **more: object,
     ) -> None:
         """Settings on top of sound ones; every route leads to the sandbox of its name."""
         plain = {"provider": "http", "auth": "none", "timeout": "10s", "idempotency_header": "Idempotency-Key"}
@@ -170,6 +171,7 @@ class Stage:
             "routes": tables,
             "types": types or {},
             "worker": worker or {},
+            **more,
         }
         self._config = parse_config(document, environment={})
 
