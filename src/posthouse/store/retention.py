@@ -22,7 +22,7 @@ WALK_S: Final = 86400.0
 STRETCH_BLOBS: Final = 10_000
 """Blobs that one statement looks at."""
 
-BATCH_BYTES: Final = 32 * 1024 * 1024
+BATCH_BYTES: Final = 16 * 1024 * 1024
 """What one transaction deletes of blobs, but for one that is larger alone."""
 
 BLOBS_EVERY_S: Final = 3600.0
@@ -160,7 +160,9 @@ class Retention:
                 self._blobs = _Round(begins_at=now + BLOBS_EVERY_S)
                 return False
             within = and_(blobs.c.id > walk.after, blobs.c.id <= until)
-            found = connection.execute(_UNUSED.where(within, blobs.c.created_at < literal(now - PURGE_AFTER_S, Instant)))
+            found = connection.execute(
+                _UNUSED.where(within, blobs.c.created_at < literal(now - PURGE_AFTER_S, Instant))
+            )
             ids, whole = _fitting([(id_, size) for id_, size in found])
         if ids:
             with self._database.write() as connection:

@@ -30,7 +30,15 @@ from posthouse.core.lifecycle import Status
 from posthouse.core.sends import Attempt, Change, SendState, Via
 from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
-from posthouse.store.schema import CODE_CHARS_MAX, ERROR_CHARS_MAX, ID_CHARS_MAX, RULE_CHARS_MAX, blob_uses, contents, sends
+from posthouse.store.schema import (
+    CODE_CHARS_MAX,
+    ERROR_CHARS_MAX,
+    ID_CHARS_MAX,
+    RULE_CHARS_MAX,
+    blob_uses,
+    contents,
+    sends,
+)
 
 SWEEP_ROWS: Final = 500
 """Rows a sweep locks at once; it goes on until it gets fewer."""

@@ -37,7 +37,8 @@ NO_SLOT_WAIT_S: Final = 0.2
 """When a send can go only to a route that is busy or held, it is given back for at least this long."""
 
 FAULT_WAIT_S: Final = 10.0
-"""How long a lane, or everything, rests after a fault that nobody has thought of."""
+"""How long a lane, or everything, rests after a fault that nobody has thought of; and a send that the database could
+not tell all about."""
 
 log = logging.getLogger("posthouse.worker")
 
