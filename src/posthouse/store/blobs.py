@@ -45,10 +45,11 @@ class _Sql:
     def __init__(self, dialect: str) -> None:
         mark = "?" if dialect == SQLITE else "%s"
         now, young = _CLOCK[dialect]
-        by_digest = " FORCE INDEX (email_blobs_digest)" if dialect == MYSQL else ""
+        index = " FORCE INDEX (email_blobs_digest)" if dialect == MYSQL else ""
         self.find = (
             f"SELECT email_blobs.digest, max(email_blobs.id) FROM {_WANTED.relation(dialect, mark)} "
-            f"JOIN email_blobs{by_digest} ON email_blobs.digest = wanted.digest AND email_blobs.created_at > {young} GROUP BY email_blobs.digest"
+            f"JOIN email_blobs{index} ON email_blobs.digest = wanted.digest AND email_blobs.created_at > {young} "
+            "GROUP BY email_blobs.digest"
         )
         self.insert = f"INSERT INTO email_blobs (digest, size, created_at) VALUES ({mark}, {mark}, {now})"
         if dialect != MYSQL:
