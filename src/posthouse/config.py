@@ -319,7 +319,7 @@ class AlertSettings(Settings):
 class RetentionSettings(Settings):
     """`[retention]`: how long finished sends and what belongs to them are kept."""
 
-    contents: PositiveDuration = Field("30d", description="Bodies and variables of ended sends.")  # type: ignore[assignment]
+    contents: PositiveDuration = Field("30d", description="Bodies, variables and files of ended sends.")  # type: ignore[assignment]
     attempts: PositiveDuration = Field("90d", description="The time-line of attempts.")  # type: ignore[assignment]
     raw_answers: PositiveDuration = Field("7d", description="What providers answered, word for word.")  # type: ignore[assignment]
     sends: PositiveDuration = Field("400d", description="The ledger itself. A key can be used again after this.")  # type: ignore[assignment]

@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.text import Text
 
-from posthouse.cli.output import Answer, Output, columns, count, tame
+from posthouse.cli.output import Answer, Output, columns, count, size, tame
 from posthouse.cli.story_lines import wrapped
 
 
@@ -73,6 +73,12 @@ def test_a_process_that_goes_on_writes_its_document_on_one_line(capsys: pytest.C
 
 def test_numbers_are_counted_in_words() -> None:
     assert [count(1, "send"), count(0, "send"), count(12_000, "send")] == ["1 send", "0 sends", "12,000 sends"]
+
+
+def test_sizes_are_told_in_the_unit_that_people_read() -> None:
+    sizes = [size(bytes_) for bytes_ in (1, 999, 1000, 26_214_400, 3_000_000_000)]
+
+    assert sizes == ["1 byte", "999 bytes", "1.0 KB", "26.2 MB", "3,000.0 MB"]
 
 
 def test_words_are_wrapped_and_keys_stay_whole() -> None:

@@ -48,9 +48,9 @@ def send(
 ) -> Answer:
     """Ask for one email; a worker sends it.
 
-    The same key never sends a second one, however often this is run. Options for recipients, files, variables, tags
-    and metadata may be given several times. A finished message goes to those whom its headers
-    name, unless --to names others.
+    The same key never sends a second one, however often this is run. A finished message goes to those whom its
+    headers name, unless --to names others. Options for recipients, files, variables, tags and metadata may be given
+    several times.
     """
     app = call.app
     now = app.clock()

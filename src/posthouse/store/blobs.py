@@ -1,14 +1,14 @@
 """The bytes of attachments and finished messages, stored once however many sends go out with them.
 
-No enqueue may wait for another application's transaction, let alone deadlock with it. So a blob has an id of its own, its
-digest is no key, and its row never changes. An enqueue looks, without a lock, for a young blob that is committed or its
-own; where there is none, it writes one. Two transactions that are the first with a file at the same time both write
-it, and that is all.
+No enqueue may wait for another application's transaction, let alone deadlock with it. So a blob has an id of its own,
+its digest is no key, and its row never changes. An enqueue looks, without a lock, for a young blob that is committed
+or its own; where there is none, it writes one. Two transactions that bring the same new file at the same time both
+write it, and that is all.
 
-The purge deletes blobs of PURGE_AFTER_S that no send uses. An enqueue takes none that is older than REUSE_S: so one that
-a transaction has just decided to use is still there when it commits, unless that takes a day.
+The purge deletes blobs older than PURGE_AFTER_S that no send uses. An enqueue takes none older than REUSE_S: one that
+it has just decided to use is still there when its transaction commits, unless that takes a day.
 
-Bytes travel in parts, because some servers take and give no more at once (`max_allowed_packet`).
+Bytes travel in parts: some servers take and give only so much at once (`max_allowed_packet`).
 """
 
 from __future__ import annotations
@@ -44,25 +44,29 @@ class _Sql:
 
     def __init__(self, dialect: str) -> None:
         mark = "?" if dialect == SQLITE else "%s"
-        now = {SQLITE: mark, POSTGRESQL: "clock_timestamp()", MYSQL: "UTC_TIMESTAMP(6)"}[dialect]
-        young = {
-            SQLITE: mark,
-            POSTGRESQL: f"statement_timestamp() - interval '{REUSE_S} seconds'",  # one that an index can go by
-            MYSQL: f"UTC_TIMESTAMP(6) - INTERVAL {REUSE_S} SECOND",
-        }[dialect]
-        join = "STRAIGHT_JOIN email_blobs FORCE INDEX (email_blobs_digest)" if dialect == MYSQL else "JOIN email_blobs"
+        now, young = _CLOCK[dialect]
+        index = " FORCE INDEX (email_blobs_digest)" if dialect == MYSQL else ""
         self.find = (
             f"SELECT email_blobs.digest, max(email_blobs.id) FROM {_WANTED.relation(dialect, mark)} "
-            f"{join} ON email_blobs.digest = wanted.digest AND email_blobs.created_at > {young} "
+            f"JOIN email_blobs{index} ON email_blobs.digest = wanted.digest AND email_blobs.created_at > {young} "
             "GROUP BY email_blobs.digest"
         )
         self.insert = f"INSERT INTO email_blobs (digest, size, created_at) VALUES ({mark}, {mark}, {now})"
         if dialect != MYSQL:
             self.insert += " RETURNING id"
-        # As hexadecimal text: no character set of a connection can spoil it.
+        # As hexadecimal text: the character set of a caller's connection can't spoil it.
         body = "UNHEX(%s)" if dialect == MYSQL else mark
         self.insert_part = f"INSERT INTO email_blob_parts (blob_id, part, body) VALUES ({mark}, {mark}, {body})"
-        self.insert_uses = f"INSERT INTO email_blob_uses (send_id, blob_id) SELECT send_id, blob_id FROM {_USED.relation(dialect, mark)}"
+        used = _USED.relation(dialect, mark)
+        self.insert_uses = f"INSERT INTO email_blob_uses (send_id, blob_id) SELECT send_id, blob_id FROM {used}"
+
+
+_CLOCK: Final = {
+    SQLITE: ("?", "?"),
+    POSTGRESQL: ("clock_timestamp()", f"statement_timestamp() - interval '{REUSE_S} seconds'"),
+    MYSQL: ("UTC_TIMESTAMP(6)", f"UTC_TIMESTAMP(6) - INTERVAL {REUSE_S} SECOND"),
+}
+"""Now, and since when a blob is young."""
 
 
 @cache
@@ -88,7 +92,7 @@ def _find(dialect: str, digests: Collection[str], now: float) -> Script[dict[str
     document = _WANTED.document(dialect, [(digest,) for digest in digests])
     young = (str_time(now - REUSE_S),) if dialect == SQLITE else ()
     found = yield _sql(dialect).find, (document, *young)
-    return {digest: id_ for digest, id_ in found}
+    return {digest: int(id_) for digest, id_ in found}
 
 
 def _insert(dialect: str, digest: str, body: bytes, now: float) -> Script[int]:

@@ -22,7 +22,7 @@ WALK_S: Final = 86400.0
 STRETCH_BLOBS: Final = 10_000
 """Blobs that one statement looks at."""
 
-BATCH_BYTES: Final = 32 * 1024 * 1024
+BATCH_BYTES: Final = 16 * 1024 * 1024
 """What one transaction deletes of blobs, but for one that is larger alone."""
 
 BLOBS_EVERY_S: Final = 3600.0

@@ -30,7 +30,8 @@ PACED_WAIT_MAX_S: Final = 5.0
 """A lane without leave rests for at most this long: others may give back what they had."""
 
 FAULT_WAIT_S: Final = 10.0
-"""How long a lane, or everything, rests after a fault that nobody has thought of."""
+"""How long a lane, or everything, rests after a fault that nobody has thought of; and a send that the database could
+not tell all about."""
 
 log = logging.getLogger("posthouse.worker")
 

@@ -72,13 +72,12 @@ class Files:
         if len(found) < len(digests):
             # One read at a time: what many wait for is read once, and results find a thread to be written in.
             async with self._reading:
-                found |= self._kept.some(digests - found.keys())
-                found |= await self._read(send_id, content, digests - found.keys())
+                found |= self._kept.some(digests)
+                if missing := digests - found.keys():
+                    found |= await self._read(send_id, content, missing)
         return found
 
     async def _read(self, send_id: int, content: Content, digests: set[str]) -> dict[str, bytes]:
-        if not digests:
-            return {}
         try:
             read = await self._access.run(_read_sound, self._blobs, send_id, content, digests)
         except (CannotRender, DatabaseUnavailable):
