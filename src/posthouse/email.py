@@ -132,7 +132,7 @@ class Email:
         file = Attachment(raw.content)
         envelope = self._envelope()
         if not (envelope["to"] or envelope["cc"] or envelope["bcc"]):
-            envelope |= {name: raw.addresses(name.capitalize()) for name in ("to", "cc", "bcc")}
+            envelope |= raw.recipients()
         stored = StoredFile.of(file)
         content = Content(**envelope, sender=raw.sender, subject=raw.subject, raw=stored)
         _check_recipients(content)
@@ -162,7 +162,10 @@ class Email:
         return IMPORTANCE_HEADERS[self.importance]
 
 
-_NOT_BESIDE_RAW: Final = "subject text html template variables alternatives attachments sender reply_to headers message_id importance".split()
+_NOT_BESIDE_RAW: Final = (
+    "subject text html template variables alternatives attachments sender reply_to headers".split()
+    + "message_id importance".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
