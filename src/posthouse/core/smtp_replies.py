@@ -155,7 +155,8 @@ FAULT_CODES: Final = {
     "no_auth": "the server offers no way to authenticate that this route may use",
     "bad_challenge": "the server's challenge can't be read",
     "no_credential": "the credential can't be read",
-    "no_smtputf8": "an address has a non-ASCII part before the @, and the server offers no SMTPUTF8",
+    "no_smtputf8": "an address (before its @) or another header is not ASCII, and the server offers no SMTPUTF8",
+    "no_8bitmime": "the message has 8-bit bytes, and the server offers no 8BITMIME",
     "too_large": "the message is larger than the server takes",
 }
 """How a conversation can end without a reply to judge, beside those of a connection that is never made."""

@@ -596,6 +596,16 @@ FAULT_RULES: Final = (
         not_matches=(_TOO_LARGE,),
     ),
     FaultRule(
+        name="the server takes no 8-bit bytes",
+        phases=EVERY_PHASE,
+        codes=frozenset({"no_8bitmime"}),
+        outcome=Outcome.REJECTED,
+        subject=Subject.MESSAGE,
+        source="RFC 6152: a finished message is not converted",
+        matches=(Fault(Phase.MAIL, "no_8bitmime"),),
+        not_matches=(_TOO_LARGE, Fault(Phase.MAIL, "no_smtputf8")),
+    ),
+    FaultRule(
         name="the message is larger than the server says it takes",
         phases=EVERY_PHASE,
         codes=frozenset({"too_large"}),

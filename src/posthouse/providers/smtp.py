@@ -14,11 +14,12 @@ from posthouse.core.policy import RouteFacts
 from posthouse.core.smtp_replies import Phase
 from posthouse.core.smtp_rules import all_refused, decide_reply, judge_fault, judge_reply, partly_accepted
 from posthouse.core.smtp_table import TOO_FAST
+from posthouse.providers.mime import message_bytes
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.smtp_auth import SmtpCredential
-from posthouse.providers.smtp_message import ascii_domain, message_bytes, message_id_of, needs_smtputf8
+from posthouse.providers.smtp_envelope import Mail
 from posthouse.providers.smtp_pool import PoolLimits, SessionPool
-from posthouse.providers.smtp_session import SESSION_ENDS, Mail, Session, SessionOpener, Transmitted
+from posthouse.providers.smtp_session import SESSION_ENDS, Session, SessionOpener, Transmitted
 from posthouse.providers.smtp_settings import SmtpSettings
 from posthouse.providers.smtp_wire import Broken, Refused
 
@@ -87,20 +88,12 @@ class SmtpProvider:
 
     def _mail(self, message: OutgoingMessage) -> Mail:
         sender = message.envelope_sender or self._settings.envelope_sender or message.sender
-        recipients = message.recipients
-        content = message_bytes(message, message_id_of(message), message.date)
-        return Mail(
-            sender=ascii_domain(sender),
-            recipients=tuple(dict.fromkeys(map(ascii_domain, recipients))),
-            content=_dot_stuffed(content),
-            size=len(content),
-            smtputf8=needs_smtputf8([sender, message.sender, *recipients, *message.reply_to]),
-        )
+        return Mail.of(sender, message.recipients, message_bytes(message))
 
     async def _attempt(self, mail: Mail, deadline: float, *, fresh: bool) -> Verdict:
         """One transaction, judged where it came to its end. Raises Refused, Broken, and _FoundClosed."""
         async with self._lent(deadline, fresh=fresh) as session:
-            if (unfit := session.unfit(mail)) is not None:
+            if (unfit := mail.unfit(session.extensions)) is not None:
                 return self._verdict(Broken(Phase.MAIL, *unfit))
             settings = self._settings
             try:
@@ -163,9 +156,3 @@ def _closed_before_it_began(stop: Refused | Broken) -> bool:
         at_rest = reply.code == SESSION_ENDS and decide_reply(reply) is not TOO_FAST
         return at_rest and reply.phase in _BETWEEN
     return stop.fault.code in ("lost", "out_of_step") and stop.fault.phase in _BETWEEN
-
-
-def _dot_stuffed(content: bytes) -> bytes:
-    """RFC 5321 section 4.5.2: a line that begins with a dot gets another one."""
-    stuffed = content.replace(b"\r\n.", b"\r\n..")
-    return b"." + stuffed if stuffed.startswith(b".") else stuffed
