@@ -57,6 +57,7 @@ class RouteFacts:
     """What the deciding functions need to know of one route. Times in seconds."""
 
     name: str
+    kind: str = ""  # its provider's name
     key_lifetime_s: float = 0.0  # how long the provider dedupes an idempotency key; 0 = it doesn't
     can_look_up: bool = False  # whether it can be asked for a send by our key
     look_up_lag_s: float = 0.0  # how long after a call a look-up's "no" means nothing

@@ -606,6 +606,16 @@ FAULT_RULES: Final = (
         not_matches=(_TOO_LARGE, Fault(Phase.MAIL, "no_smtputf8")),
     ),
     FaultRule(
+        name="the server can't do what the email's options ask for",
+        phases=EVERY_PHASE,
+        codes=frozenset({"no_requiretls", "no_dsn"}),
+        outcome=Outcome.REJECTED,
+        subject=Subject.MESSAGE,
+        source="RFC 8689 section 4.2.1, RFC 3461 section 4: nothing asked for is left out without a word",
+        matches=(Fault(Phase.MAIL, "no_requiretls"), Fault(Phase.MAIL, "no_dsn")),
+        not_matches=(Fault(Phase.MAIL, "no_8bitmime"),),
+    ),
+    FaultRule(
         name="the message is larger than the server says it takes",
         phases=EVERY_PHASE,
         codes=frozenset({"too_large"}),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from posthouse.content import Content
+from posthouse.core.outcome import Outcome, Verdict
 from posthouse.providers.body import OUR_ID, Body
 from posthouse.providers.port import OutgoingMessage
 
@@ -48,6 +49,18 @@ class Room:
             other = "html" if given[0] == "text" else "text"
             return [f"{given[0]}: this route takes {other} alone, and there is none"]
         return [f"{n}: this route takes none" for n in given if n in self._homeless and n not in self._ignored]
+
+
+def too_large(content: Content, max_size: int) -> list[str]:
+    """Whether a message of this content is larger than its route takes, as a reason or none."""
+    if (size := content.encoded_size) <= max_size:
+        return []
+    return [f"content: about {size:,} bytes as it is sent; this route takes {max_size:,} (max_size)"]
+
+
+def not_carried(reasons: Sequence[str]) -> Verdict:
+    """The verdict on a message that a route can't carry, where that shows only when it goes out."""
+    return Verdict(Outcome.REJECTED, code="unsupported", text="; ".join(reasons), rule="more than the route takes")
 
 
 def _repeated(names: Iterable[str]) -> str | None:

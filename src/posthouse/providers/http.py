@@ -15,7 +15,7 @@ from posthouse.core.outcome import Found, LookUp, Outcome, Subject, Verdict
 from posthouse.core.policy import RouteFacts
 from posthouse.errors import ConfigError
 from posthouse.providers.body import Body
-from posthouse.providers.carrying import Room
+from posthouse.providers.carrying import Room, not_carried, too_large
 from posthouse.providers.credential import Credential
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.port import OutgoingMessage
@@ -37,10 +37,12 @@ class HttpProvider:
         self._now = now
         self._body = Body(settings.body, settings.address_format)
         self._room = Room(self._body, settings.ignore)
+        self._max_size = route.max_size
         self._credential = Credential(f"routes.{name}", settings)
         self._headers = _with_defaults(settings.headers)
         self._facts = RouteFacts(
             name=name,
+            kind="http",
             key_lifetime_s=settings.key_lifetime_s,
             can_look_up=settings.look_up_url is not None,
             look_up_lag_s=settings.look_up_lag,
@@ -55,12 +57,12 @@ class HttpProvider:
 
     def refusals(self, content: Content) -> list[str]:
         """Why this route can't carry `content`, one reason a line."""
-        return self._room.lost(content)
+        return [*self._room.lost(content), *too_large(content, self._max_size)]
 
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call."""
         if lost := self._room.lost(message):
-            return Verdict(Outcome.REJECTED, code="unsupported", text="; ".join(lost), rule="more than the route takes")
+            return not_carried(lost)
         headers = {"Content-Type": "application/json"}
         if self._settings.idempotency_header:
             headers[self._settings.idempotency_header] = message.idempotency_key

@@ -14,13 +14,16 @@ from posthouse.core.policy import RouteFacts
 from posthouse.core.smtp_replies import Phase
 from posthouse.core.smtp_rules import all_refused, decide_reply, judge_fault, judge_reply, partly_accepted
 from posthouse.core.smtp_table import TOO_FAST
+from posthouse.providers.carrying import not_carried, too_large
 from posthouse.providers.mime import message_bytes
+from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.smtp_auth import SmtpCredential
 from posthouse.providers.smtp_envelope import Mail
+from posthouse.providers.smtp_options import SmtpOptions, refused_options
 from posthouse.providers.smtp_pool import PoolLimits, SessionPool
 from posthouse.providers.smtp_session import SESSION_ENDS, Session, SessionOpener, Transmitted
-from posthouse.providers.smtp_settings import SmtpSettings
+from posthouse.providers.smtp_settings import Security, SmtpSettings
 from posthouse.providers.smtp_wire import Broken, Refused
 
 _BETWEEN: Final = frozenset({Phase.RSET, Phase.MAIL})
@@ -32,6 +35,7 @@ class SmtpProvider:
 
     def __init__(self, name: str, route: RouteSettings, settings: SmtpSettings) -> None:
         self._settings = settings
+        self._max_size = route.max_size
         self._dialogue_s = route.timeout
         self._credential = SmtpCredential(f"routes.{name}", settings)
         opener = SessionOpener(settings, self._credential, route.connect_timeout)
@@ -39,6 +43,7 @@ class SmtpProvider:
         self._pool = SessionPool(opener, limits)
         self._facts = RouteFacts(
             name=name,
+            kind="smtp",
             timeout_s=route.timeout + settings.content_timeout + settings.final_timeout,
             concurrency=route.concurrency,
         )
@@ -49,8 +54,8 @@ class SmtpProvider:
         return self._facts
 
     def refusals(self, content: Content) -> list[str]:
-        """None: tags and metadata stay in the ledger, and all else has its place in a message."""
-        return []
+        """Why this route can't carry `content`. Tags and metadata stay in the ledger; all else has its place."""
+        return [*self._lost(content), *too_large(content, self._max_size)]
 
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call.
@@ -58,6 +63,8 @@ class SmtpProvider:
         A connection that turns out to be closed before the message began is replaced, once: the server has seen
         nothing of the message but its sender.
         """
+        if lost := self._lost(message):
+            return not_carried(lost)
         mail = self._mail(message)
         deadline = asyncio.get_running_loop().time() + self._dialogue_s
         try:
@@ -88,7 +95,15 @@ class SmtpProvider:
 
     def _mail(self, message: OutgoingMessage) -> Mail:
         sender = message.envelope_sender or self._settings.envelope_sender or message.sender
-        return Mail.of(sender, message.recipients, message_bytes(message))
+        options = SmtpOptions.model_validate(own_options(message.options, self._facts))
+        return Mail.of(sender, message.recipients, message_bytes(message), options)
+
+    def _lost(self, mail: Content | OutgoingMessage) -> list[str]:
+        options = own_options(mail.options, self._facts)
+        lost = [f"{name}: this route can't track" for name in ("track_opens", "track_clicks") if getattr(mail, name)]
+        if options.get("require_tls") and self._settings.url.security is Security.NONE:
+            lost.append("options.require_tls: this route itself has no TLS")
+        return [*lost, *refused_options(options)]
 
     async def _attempt(self, mail: Mail, deadline: float, *, fresh: bool) -> Verdict:
         """One transaction, judged where it came to its end. Raises Refused, Broken, and _FoundClosed."""

@@ -8,11 +8,14 @@ from typing import Final
 
 from posthouse.address import Address
 from posthouse.providers.mime_headers import ascii_domain
+from posthouse.providers.smtp_options import NO_OPTIONS, SmtpOptions
 from posthouse.raw import head_and_rest
 
 _NEEDED: Final = (
     ("smtputf8", "no_smtputf8"),  # RFC 6531
     ("8bitmime", "no_8bitmime"),  # RFC 6152
+    ("requiretls", "no_requiretls"),  # RFC 8689
+    ("dsn", "no_dsn"),  # RFC 3461
 )
 """Extensions that a message may need, and the faults of a server without them."""
 
@@ -26,9 +29,10 @@ class Mail:
     content: bytes = field(repr=False)  # dot-stuffed, ends with CRLF
     size: int  # in bytes, before dots were stuffed
     needs: frozenset[str] = frozenset()  # extensions, by their names in small letters
+    options: SmtpOptions = NO_OPTIONS
 
     @staticmethod
-    def of(sender: Address, recipients: Sequence[Address], content: bytes) -> Mail:
+    def of(sender: Address, recipients: Sequence[Address], content: bytes, options: SmtpOptions = NO_OPTIONS) -> Mail:
         """The mail with these bytes, which end with CRLF."""
         envelope = [ascii_domain(address) for address in (sender, *recipients)]
         return Mail(
@@ -36,7 +40,8 @@ class Mail:
             recipients=tuple(dict.fromkeys(envelope[1:])),
             content=_dot_stuffed(content),
             size=len(content),
-            needs=frozenset(_needs(envelope, content)),
+            needs=options.needs.union(_needs(envelope, content)),
+            options=options,
         )
 
     def unfit(self, extensions: Mapping[str, str]) -> tuple[str, str] | None:
@@ -58,11 +63,11 @@ class Mail:
             parts.append("SMTPUTF8")
         if "8bitmime" in self.needs:
             parts.append("BODY=8BITMIME")
-        return " ".join(parts).encode()
+        return " ".join([*parts, *self.options.for_mail]).encode()
 
     def rcpt_to(self, recipient: str) -> bytes:
         """What follows RCPT."""
-        return f"TO:<{recipient}>".encode()
+        return " ".join([f"TO:<{recipient}>", *self.options.for_rcpt]).encode()
 
 
 def _needs(envelope: Sequence[str], content: bytes) -> Iterator[str]:
