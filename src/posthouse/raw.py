@@ -74,7 +74,7 @@ def read_raw(value: object) -> RawMessage:
     if not whole.endswith(b"\r\n"):
         whole += b"\r\n"
     head, rest = head_and_rest(whole)
-    fields = tuple(_fields(head))
+    fields = tuple((name, _unfolded(value)) for name, value in fields_of(head))
     content = _FIELD.sub(lambda field: b"" if _name(field) in _HIDDEN else field[0], head) + rest
     _refuse_what_nobody_takes(content, whole)
     return RawMessage(content, fields)
@@ -91,6 +91,11 @@ def head_and_rest(content: bytes) -> tuple[bytes, bytes]:
         return b"", content
     end = content.find(b"\r\n\r\n")
     return (content, b"") if end < 0 else (content[: end + 2], content[end + 2 :])
+
+
+def fields_of(head: bytes) -> Iterator[tuple[str, bytes]]:
+    """The headers that can be read: their names in small letters, and their values as they stand, folds and all."""
+    return ((_name(field), field[2]) for field in _FIELD.finditer(head))
 
 
 def _refuse_what_nobody_takes(content: bytes, whole: bytes) -> None:
@@ -111,9 +116,8 @@ def _refuse_what_nobody_takes(content: bytes, whole: bytes) -> None:
         raise InvalidEmail("raw", f"line {number}, a header, is neither ASCII nor UTF-8; encode it") from None
 
 
-def _fields(head: bytes) -> Iterator[tuple[str, str]]:
-    for field in _FIELD.finditer(head):
-        yield _name(field), field[2].decode("utf-8", "replace").replace("\r\n", "").strip()
+def _unfolded(value: bytes) -> str:
+    return value.decode("utf-8", "replace").replace("\r\n", "").strip()
 
 
 def _name(field: re.Match[bytes]) -> str:

@@ -586,6 +586,16 @@ FAULT_RULES: Final = (
         not_matches=(Fault(Phase.AUTH, "timeout"),),
     ),
     FaultRule(
+        name="we can't sign",
+        phases=EVERY_PHASE,
+        codes=frozenset({"no_dkim_key"}),
+        outcome=Outcome.MISCONFIGURED,
+        spends_attempt=False,
+        source="RFC 6376: unsigned it would pass for forged",
+        matches=(Fault(Phase.MAIL, "no_dkim_key"),),
+        not_matches=(Fault(Phase.AUTH, "no_credential"),),
+    ),
+    FaultRule(
         name="the server can't carry the address",
         phases=EVERY_PHASE,
         codes=frozenset({"no_smtputf8"}),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from posthouse.config import RouteSettings
@@ -14,7 +14,9 @@ from posthouse.core.policy import RouteFacts
 from posthouse.core.smtp_replies import Phase
 from posthouse.core.smtp_rules import all_refused, decide_reply, judge_fault, judge_reply, partly_accepted
 from posthouse.core.smtp_table import TOO_FAST
+from posthouse.errors import ConfigError
 from posthouse.providers.carrying import not_carried, too_large
+from posthouse.providers.dkim import DkimSigner
 from posthouse.providers.mime import message_bytes
 from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
@@ -36,6 +38,7 @@ class SmtpProvider:
     def __init__(self, name: str, route: RouteSettings, settings: SmtpSettings) -> None:
         self._settings = settings
         self._max_size = route.max_size
+        self._signer = _signer(f"routes.{name}", settings)
         self._dialogue_s = route.timeout
         self._credential = SmtpCredential(f"routes.{name}", settings)
         opener = SessionOpener(settings, self._credential, route.connect_timeout)
@@ -65,9 +68,9 @@ class SmtpProvider:
         """
         if lost := self._lost(message):
             return not_carried(lost)
-        mail = self._mail(message)
         deadline = asyncio.get_running_loop().time() + self._dialogue_s
         try:
+            mail = self._mail(message)
             try:
                 return await self._attempt(mail, deadline, fresh=False)
             except _FoundClosed:
@@ -83,6 +86,9 @@ class SmtpProvider:
         """Connects, is let in, and asks for nothing; accepted means that the server is well."""
         deadline = asyncio.get_running_loop().time() + self._dialogue_s
         try:
+            with _able_to_sign():
+                if self._signer is not None:
+                    self._signer.check()
             async with self._lent(deadline, fresh=True) as session:
                 reply = await session.still_there(deadline)
         except (Refused, Broken) as stop:
@@ -94,15 +100,25 @@ class SmtpProvider:
         await self._pool.close()
 
     def _mail(self, message: OutgoingMessage) -> Mail:
+        """Raises Broken where it can't be signed."""
         sender = message.envelope_sender or self._settings.envelope_sender or message.sender
         options = SmtpOptions.model_validate(own_options(message.options, self._facts))
-        return Mail.of(sender, message.recipients, message_bytes(message), options)
+        return Mail.of(sender, message.recipients, self._signed(message), options)
+
+    def _signed(self, message: OutgoingMessage) -> bytes:
+        content = message_bytes(message)
+        if self._signer is None:
+            return content
+        with _able_to_sign():
+            return self._signer.signed(content, message.date)
 
     def _lost(self, mail: Content | OutgoingMessage) -> list[str]:
         options = own_options(mail.options, self._facts)
         lost = [f"{name}: this route can't track" for name in ("track_opens", "track_clicks") if getattr(mail, name)]
         if options.get("require_tls") and self._settings.url.security is Security.NONE:
             lost.append("options.require_tls: this route itself has no TLS")
+        if self._signer is not None and mail.sender is not None and not self._signer.covers(mail.sender):
+            lost.append(f"sender: this route signs for {self._settings.dkim_domain}, not for {mail.sender.email}")
         return [*lost, *refused_options(options)]
 
     async def _attempt(self, mail: Mail, deadline: float, *, fresh: bool) -> Verdict:
@@ -162,6 +178,21 @@ class SmtpProvider:
 
 class _FoundClosed(Exception):
     """A connection in use again was closed by the server before the message began."""
+
+
+@contextmanager
+def _able_to_sign() -> Iterator[None]:
+    """Raises Broken where the key can't be read."""
+    try:
+        yield
+    except ConfigError as error:
+        raise Broken(Phase.MAIL, "no_dkim_key", str(error)) from None
+
+
+def _signer(place: str, settings: SmtpSettings) -> DkimSigner | None:
+    if settings.dkim_domain is None or settings.dkim_selector is None or settings.dkim_key is None:
+        return None
+    return DkimSigner(place, settings.dkim_domain, settings.dkim_selector, settings.dkim_key)
 
 
 def _closed_before_it_began(stop: Refused | Broken) -> bool:
