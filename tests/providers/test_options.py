@@ -7,7 +7,7 @@ from typing import Any
 from posthouse.core.policy import RouteFacts
 from posthouse.providers.options import own_options
 
-FACTS = RouteFacts("standby", "smtp")
+FACTS = RouteFacts("standby", kind="smtp")
 
 
 def test_a_route_has_those_of_its_provider_and_its_own() -> None:

@@ -57,12 +57,12 @@ class RouteFacts:
     """What the deciding functions need to know of one route. Times in seconds."""
 
     name: str
-    kind: str = ""  # its provider's name
     key_lifetime_s: float = 0.0  # how long the provider dedupes an idempotency key; 0 = it doesn't
     can_look_up: bool = False  # whether it can be asked for a send by our key
     look_up_lag_s: float = 0.0  # how long after a call a look-up's "no" means nothing
     timeout_s: float = 15.0  # the longest that one call takes
     concurrency: int = 32  # calls at once in one worker process
+    kind: str = ""  # its provider's name
 
 
 REPLAY_BACKOFF: Final = Backoff(first_s=2.0, max_s=120.0)

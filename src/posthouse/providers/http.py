@@ -42,12 +42,12 @@ class HttpProvider:
         self._headers = _with_defaults(settings.headers)
         self._facts = RouteFacts(
             name=name,
-            kind="http",
             key_lifetime_s=settings.key_lifetime_s,
             can_look_up=settings.look_up_url is not None,
             look_up_lag_s=settings.look_up_lag,
             timeout_s=route.timeout,
             concurrency=route.concurrency,
+            kind="http",
         )
 
     @property

@@ -46,9 +46,9 @@ class SmtpProvider:
         self._pool = SessionPool(opener, limits)
         self._facts = RouteFacts(
             name=name,
-            kind="smtp",
             timeout_s=route.timeout + settings.content_timeout + settings.final_timeout,
             concurrency=route.concurrency,
+            kind="smtp",
         )
 
     @property
