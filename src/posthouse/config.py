@@ -79,6 +79,21 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
 
 
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_SIZE_UNITS: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def parse_size(value: object) -> int:
+    """Bytes in a size such as `500kB`, `25MB` or `10MiB`."""
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None or found[2] not in _SIZE_UNITS:
+        raise ValueError(f"{value!r} is not a size; write it like '500kB', '25MB' or '10MiB'")
+    return round(float(found[1]) * _SIZE_UNITS[found[2]])
+
+
+PositiveSize = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
+
+
 class Secret:
     """A credential: `env:NAME`, `file:PATH` or the value itself. Read when needed, so that a rotation is seen."""
 
@@ -183,6 +198,14 @@ class RouteSettings(Settings):
     timeout: PositiveDuration = Field(
         "15s",  # type: ignore[assignment]
         description="The longest wait for a whole call, connecting included. After it the outcome is unknown.",
+    )
+
+    max_size: PositiveSize = Field(
+        "25MB",  # type: ignore[assignment]
+        description=(
+            "The largest message that the provider takes, as it is sent: files are about 37 % larger then. A larger "
+            "one is refused at `enqueue`, or takes another route."
+        ),
     )
 
     @property

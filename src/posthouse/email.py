@@ -132,7 +132,7 @@ class Email:
         file = Attachment(raw.content)
         envelope = self._envelope()
         if not (envelope["to"] or envelope["cc"] or envelope["bcc"]):
-            envelope |= {name: raw.addresses(name.capitalize()) for name in ("to", "cc", "bcc")}
+            envelope |= raw.recipients()
         stored = StoredFile.of(file)
         content = Content(**envelope, sender=raw.sender, subject=raw.subject, raw=stored)
         _check_recipients(content)

@@ -19,7 +19,7 @@ _NAME = re.compile(r"[!-9;-~]+")  # RFC 5322 section 2.2: printable ASCII withou
 _CONTENT_TYPE = re.compile(
     r"""
     (?P<type> [a-z0-9!#$&^_.+-]+ / [a-z0-9!#$&^_.+-]+ )  # RFC 6838 section 4.2
-    (?P<parameters> (?: \s* ; \s* [a-z0-9!#$&^_.+-]+ = (?: [a-z0-9!#$&^_.+'*~-]+ | "[^"\\;]*" ) )* )
+    (?P<parameters> (?: \s* ; \s* [a-z0-9!#$&^_.+-]+ = (?: [a-z0-9!#$&^_.+'*~-]+ | "[ !#-:<-\[\]-~]*" ) )* )
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )

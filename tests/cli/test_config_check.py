@@ -112,6 +112,18 @@ def test_a_route_says_what_it_refuses(ready: Shell) -> None:
     )
 
 
+def test_a_default_sender_that_a_route_can_not_sign_for_is_wrong(ready: Shell) -> None:
+    signed = 'dkim_domain = "other.example"\ndkim_selector = "s1"\ndkim_key = "env:HOME"\n'
+    route = f'[routes.main]\nprovider = "smtp"\nurl = "smtp://127.0.0.1"\n{signed}'
+    ready.configure(f'database = "sqlite:///posthouse.db"\nsender = "a@shop.example"\n{route}')
+
+    assert wrong(ready) == {
+        "routes.main": (
+            "refuses emails of the default sender: sender: this route signs for other.example, not for a@shop.example"
+        )
+    }
+
+
 def test_live_asks_the_health_url(ready: Shell) -> None:
     ready.configure(STARTER.replace("8025", str(free_port())))
 

@@ -124,6 +124,10 @@ FAULTS: list[tuple[Phase, str, Meaning]] = [
     (Phase.AUTH, "no_auth", MISCONFIGURED),
     (Phase.AUTH, "no_credential", MISCONFIGURED),
     (Phase.MAIL, "no_smtputf8", REJECTED),
+    (Phase.MAIL, "no_dkim_key", MISCONFIGURED),
+    (Phase.MAIL, "no_8bitmime", REJECTED),
+    (Phase.MAIL, "no_requiretls", REJECTED),
+    (Phase.MAIL, "no_dsn", REJECTED),
     (Phase.MAIL, "too_large", REJECTED),
 ]
 

@@ -13,6 +13,7 @@ from posthouse.core.http_rules import rules_as_markdown
 from posthouse.core.smtp_rules import smtp_rules_as_markdown
 from posthouse.providers.body import DEFAULT_BODY
 from posthouse.providers.http_settings import HttpSettings
+from posthouse.providers.smtp_options import SmtpOptions
 from posthouse.providers.smtp_settings import SmtpSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers" / "http.md"
@@ -36,7 +37,7 @@ def _default(value: Any) -> str:
         return "required"
     if value is DEFAULT_BODY:
         return "see below"
-    return f"`{value}`" if value not in (None, "", {}, frozenset()) else ""
+    return f"`{value}`" if value not in (None, "", {}, (), frozenset()) else ""
 
 
 def with_tables(page: str) -> str:
@@ -46,7 +47,14 @@ def with_tables(page: str) -> str:
 
 def with_smtp_tables(page: str) -> str:
     """The page of `smtp` with its tables written anew."""
-    return _filled(page, {"settings": settings_table(SmtpSettings), "rules": smtp_rules_as_markdown()})
+    return _filled(
+        page,
+        {
+            "settings": settings_table(SmtpSettings),
+            "options": settings_table(SmtpOptions),
+            "rules": smtp_rules_as_markdown(),
+        },
+    )
 
 
 def _filled(page: str, tables: dict[str, str]) -> str:

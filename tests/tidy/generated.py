@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -33,6 +33,7 @@ from posthouse.config import (
     WarmUpSettings,
     WorkerSettings,
     parse_duration,
+    parse_size,
 )
 from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
 from posthouse.providers.registry import PROVIDERS
@@ -93,6 +94,8 @@ names; else `posthouse.toml` in the current folder.
 | `POSTHOUSE_DATABASE` | The database; wins over the file's `database`, and is enough where there is no file. |
 
 **Durations** are text with a unit: `250ms`, `15s`, `10m`, `2h`, `3d`, also together as `1h30m`.
+
+**Sizes** are text with a unit: `500kB`, `25MB`, `10MiB`.
 
 **Secrets** are `env:NAME` (an environment variable), `file:PATH` (a file's content without the white space around it)
 or the value itself. They are read when they are needed, so that a rotation is seen, and show in no message and no log.
@@ -164,8 +167,10 @@ def _long_defaults(model: type[Settings]) -> Iterator[str]:
 
 def _kind(field: FieldInfo) -> str:
     """What a value looks like, in words."""
-    if _is_duration(field):
+    if _is_read_by(field, parse_duration):
         return "duration"
+    if _is_read_by(field, parse_size):
+        return "size"
     described = _described(field.annotation, str(field.metadata))
     limits = [f"{word} {getattr(m, name)}" for m in field.metadata for name, word in _LIMITS if hasattr(m, name)]
     return " ".join([described, *limits])
@@ -174,8 +179,8 @@ def _kind(field: FieldInfo) -> str:
 _LIMITS: Final = (("ge", "from"), ("gt", "above"), ("le", "to"), ("lt", "below"))
 
 
-def _is_duration(field: FieldInfo) -> bool:
-    return any(getattr(each, "func", None) is parse_duration for each in _metadata(field))
+def _is_read_by(field: FieldInfo, parse: Callable[[object], object]) -> bool:
+    return any(getattr(each, "func", None) is parse for each in _metadata(field))
 
 
 def _metadata(field: FieldInfo) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,12 +12,14 @@ import typer
 from jinja2 import Environment, TemplateSyntaxError
 from rich.text import Text
 
+from posthouse.address import Address
 from posthouse.app import App
 from posthouse.cli.failures import Exit, failure_of
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.output import Answer, Line
 from posthouse.cli.story_lines import wrapped
 from posthouse.config import Config, RouteSettings, Secret
+from posthouse.content import Content
 from posthouse.core.outcome import Outcome
 from posthouse.errors import ConfigError, PosthouseError
 from posthouse.providers.port import Provider
@@ -101,6 +103,7 @@ def _routes(app: App) -> Iterator[Finding]:
     for name, settings in config.routes.items():
         grace_s = config.worker.shutdown_grace * (1 - SETTLE_GRACE_SHARE)
         yield from _route(f"routes.{name}", settings, providers[name], grace_s)
+        yield from _default_sender(f"routes.{name}", providers[name], config.sender)
 
 
 def _route(place: str, settings: RouteSettings, provider: Provider, grace_s: float) -> Iterator[Finding]:
@@ -121,6 +124,16 @@ def _route(place: str, settings: RouteSettings, provider: Provider, grace_s: flo
     if settings.timeout > grace_s:
         text = "is longer than what worker.shutdown_grace leaves for calls: a stopping worker may cut them off"
         yield Finding(Level.NOTE, f"{place}.timeout", text)
+
+
+def _default_sender(place: str, provider: Provider, sender: Address | None) -> Iterator[Finding]:
+    """Whether the route takes emails that name no sender: at `enqueue` it doesn't know what theirs will be."""
+    if sender is not None:
+        nobodys = Content(to=(sender,), subject="", text="")
+        anyway = provider.refusals(nobodys)
+        for reason in provider.refusals(replace(nobodys, sender=sender)):
+            if reason not in anyway:
+                yield Finding(Level.WRONG, place, f"refuses emails of the default sender: {reason}")
 
 
 def _secrets(settings: RouteSettings) -> Iterator[tuple[str, Secret]]:

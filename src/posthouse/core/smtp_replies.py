@@ -155,7 +155,11 @@ FAULT_CODES: Final = {
     "no_auth": "the server offers no way to authenticate that this route may use",
     "bad_challenge": "the server's challenge can't be read",
     "no_credential": "the credential can't be read",
-    "no_smtputf8": "an address has a non-ASCII part before the @, and the server offers no SMTPUTF8",
+    "no_dkim_key": "the key that signs the message can't be read",
+    "no_smtputf8": "an address (before its @) or another header is not ASCII, and the server offers no SMTPUTF8",
+    "no_8bitmime": "the message has 8-bit bytes, and the server offers no 8BITMIME",
+    "no_requiretls": "the email asks for TLS on the whole way, and the server offers no REQUIRETLS: use another route",
+    "no_dsn": "the email asks for reports of its delivery, and the server offers no DSN: use another route",
     "too_large": "the message is larger than the server takes",
 }
 """How a conversation can end without a reply to judge, beside those of a connection that is never made."""

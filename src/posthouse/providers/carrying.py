@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
 from posthouse.attachment import AMP_TYPE, CALENDAR_TYPE
 from posthouse.content import Content
+from posthouse.core.outcome import Outcome, Verdict
 from posthouse.providers.body import Body
 from posthouse.providers.placeholders import CARRIES, OUR_ID
 from posthouse.providers.port import OutgoingMessage
@@ -115,6 +116,18 @@ class Room:
             other = "html" if given[0] == "text" else "text"
             return [f"{given[0]}: this route takes {other} alone, and there is none"]
         return [f"{n}: this route takes none" for n in given if n in self._homeless and n not in self._ignored]
+
+
+def too_large(content: Content, max_size: int) -> list[str]:
+    """Whether a message of this content is larger than its route takes, as a reason or none."""
+    if (size := content.encoded_size) <= max_size:
+        return []
+    return [f"content: about {size:,} bytes as it is sent; this route takes {max_size:,} (max_size)"]
+
+
+def not_carried(reasons: Sequence[str]) -> Verdict:
+    """The verdict on a message that a route can't carry, where that shows only when it goes out."""
+    return Verdict(Outcome.REJECTED, code="unsupported", text="; ".join(reasons), rule="more than the route takes")
 
 
 def _repeated(names: Iterable[str]) -> str | None:

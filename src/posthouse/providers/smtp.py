@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from posthouse.config import RouteSettings
@@ -14,12 +14,19 @@ from posthouse.core.policy import RouteFacts
 from posthouse.core.smtp_replies import Phase
 from posthouse.core.smtp_rules import all_refused, decide_reply, judge_fault, judge_reply, partly_accepted
 from posthouse.core.smtp_table import TOO_FAST
+from posthouse.errors import ConfigError
+from posthouse.providers.carrying import not_carried, too_large
+from posthouse.providers.dkim import DkimSigner
+from posthouse.providers.mime import message_bytes, message_id_of
+from posthouse.providers.mime_headers import ascii_domain
+from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.smtp_auth import SmtpCredential
-from posthouse.providers.smtp_message import ascii_domain, message_bytes, message_id_of, needs_smtputf8
+from posthouse.providers.smtp_envelope import Mail
+from posthouse.providers.smtp_options import SmtpOptions, refused_options
 from posthouse.providers.smtp_pool import PoolLimits, SessionPool
-from posthouse.providers.smtp_session import SESSION_ENDS, Mail, Session, SessionOpener, Transmitted
-from posthouse.providers.smtp_settings import SmtpSettings
+from posthouse.providers.smtp_session import SESSION_ENDS, Session, SessionOpener, Transmitted
+from posthouse.providers.smtp_settings import Security, SmtpSettings
 from posthouse.providers.smtp_wire import Broken, Refused
 
 _BETWEEN: Final = frozenset({Phase.RSET, Phase.MAIL})
@@ -31,6 +38,8 @@ class SmtpProvider:
 
     def __init__(self, name: str, route: RouteSettings, settings: SmtpSettings) -> None:
         self._settings = settings
+        self._max_size = route.max_size
+        self._signer = _signer(f"routes.{name}", settings)
         self._dialogue_s = route.timeout
         self._credential = SmtpCredential(f"routes.{name}", settings)
         opener = SessionOpener(settings, self._credential, route.connect_timeout)
@@ -41,6 +50,7 @@ class SmtpProvider:
             timeout_s=route.timeout + settings.content_timeout + settings.final_timeout,
             concurrency=route.concurrency,
             total_concurrency=route.total_concurrency,
+            kind="smtp",
         )
 
     @property
@@ -49,8 +59,8 @@ class SmtpProvider:
         return self._facts
 
     def refusals(self, content: Content) -> list[str]:
-        """None: tags and metadata stay in the ledger, and all else has its place in a message."""
-        return []
+        """Why this route can't carry `content`. Tags and metadata stay in the ledger; all else has its place."""
+        return [*self._lost(content), *too_large(content, self._max_size)]
 
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call.
@@ -58,9 +68,11 @@ class SmtpProvider:
         A connection that turns out to be closed before the message began is replaced, once: the server has seen
         nothing of the message but its sender.
         """
-        mail = self._mail(message)
+        if lost := self._lost(message):
+            return not_carried(lost)
         deadline = asyncio.get_running_loop().time() + self._dialogue_s
         try:
+            mail = self._mail(message)
             try:
                 return await self._attempt(message, mail, deadline, fresh=False)
             except _FoundClosed:
@@ -76,6 +88,9 @@ class SmtpProvider:
         """Connects, is let in, and asks for nothing; accepted means that the server is well."""
         deadline = asyncio.get_running_loop().time() + self._dialogue_s
         try:
+            with _able_to_sign():
+                if self._signer is not None:
+                    self._signer.check()
             async with self._lent(deadline, fresh=True) as session:
                 reply = await session.still_there(deadline)
         except (Refused, Broken) as stop:
@@ -91,21 +106,31 @@ class SmtpProvider:
         await self._pool.close()
 
     def _mail(self, message: OutgoingMessage) -> Mail:
+        """Raises Broken where it can't be signed."""
         sender = message.envelope_sender or self._settings.envelope_sender or message.sender
-        recipients = message.recipients
-        content = message_bytes(message, message_id_of(message), message.date)
-        return Mail(
-            sender=ascii_domain(sender),
-            recipients=tuple(dict.fromkeys(map(ascii_domain, recipients))),
-            content=_dot_stuffed(content),
-            size=len(content),
-            smtputf8=needs_smtputf8([sender, message.sender, *recipients, *message.reply_to]),
-        )
+        options = SmtpOptions.model_validate(own_options(message.options, self._facts))
+        return Mail.of(sender, message.recipients, self._signed(message), options)
+
+    def _signed(self, message: OutgoingMessage) -> bytes:
+        content = message_bytes(message)
+        if self._signer is None:
+            return content
+        with _able_to_sign():
+            return self._signer.signed(content, message.date)
+
+    def _lost(self, mail: Content | OutgoingMessage) -> list[str]:
+        options = own_options(mail.options, self._facts)
+        lost = [f"{name}: this route can't track" for name in ("track_opens", "track_clicks") if getattr(mail, name)]
+        if options.get("require_tls") and self._settings.url.security is Security.NONE:
+            lost.append("options.require_tls: this route itself has no TLS")
+        if self._signer is not None and mail.sender is not None and not self._signer.covers(mail.sender):
+            lost.append(f"sender: this route signs for {self._settings.dkim_domain}, not for {mail.sender.email}")
+        return [*lost, *refused_options(options)]
 
     async def _attempt(self, message: OutgoingMessage, mail: Mail, deadline: float, *, fresh: bool) -> Verdict:
         """One transaction, judged where it came to its end. Raises Refused, Broken, and _FoundClosed."""
         async with self._lent(deadline, fresh=fresh) as session:
-            if (unfit := session.unfit(mail)) is not None:
+            if (unfit := mail.unfit(session.extensions)) is not None:
                 return self._verdict(Broken(Phase.MAIL, *unfit))
             settings = self._settings
             try:
@@ -162,6 +187,21 @@ class _FoundClosed(Exception):
     """A connection in use again was closed by the server before the message began."""
 
 
+@contextmanager
+def _able_to_sign() -> Iterator[None]:
+    """Raises Broken where the key can't be read."""
+    try:
+        yield
+    except ConfigError as error:
+        raise Broken(Phase.MAIL, "no_dkim_key", str(error)) from None
+
+
+def _signer(place: str, settings: SmtpSettings) -> DkimSigner | None:
+    if settings.dkim_domain is None or settings.dkim_selector is None or settings.dkim_key is None:
+        return None
+    return DkimSigner(place, settings.dkim_domain, settings.dkim_selector, settings.dkim_key)
+
+
 def _closed_before_it_began(stop: Refused | Broken) -> bool:
     """Whether the server had closed, or then closed, the session between two messages, for no limit of ours."""
     if isinstance(stop, Refused):
@@ -169,9 +209,3 @@ def _closed_before_it_began(stop: Refused | Broken) -> bool:
         at_rest = reply.code == SESSION_ENDS and decide_reply(reply) is not TOO_FAST
         return at_rest and reply.phase in _BETWEEN
     return stop.fault.code in ("lost", "out_of_step") and stop.fault.phase in _BETWEEN
-
-
-def _dot_stuffed(content: bytes) -> bytes:
-    """RFC 5321 section 4.5.2: a line that begins with a dot gets another one."""
-    stuffed = content.replace(b"\r\n.", b"\r\n..")
-    return b"." + stuffed if stuffed.startswith(b".") else stuffed

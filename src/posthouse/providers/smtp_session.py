@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiosmtplib.esmtp import parse_esmtp_extensions
@@ -14,6 +14,7 @@ from aiosmtplib.esmtp import parse_esmtp_extensions
 from posthouse.core.smtp_replies import Phase, Reply
 from posthouse.errors import ConfigError
 from posthouse.providers.smtp_auth import SmtpCredential, authenticate, chosen_method
+from posthouse.providers.smtp_envelope import Mail
 from posthouse.providers.smtp_settings import Security, SmtpSettings
 from posthouse.providers.smtp_wire import Broken, Refused, Wire
 from posthouse.providers.transport import connect_code, system_detail
@@ -21,17 +22,6 @@ from posthouse.providers.transport import connect_code, system_detail
 SUCCESS: Final = range(200, 300)
 SESSION_ENDS: Final = 421
 """The one refusal after which the server closes the connection (RFC 5321 section 3.8)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mail:
-    """One transaction: the envelope, and the content as it is after DATA, without its final dot."""
-
-    sender: str
-    recipients: tuple[str, ...]
-    content: bytes = field(repr=False)  # dot-stuffed, ends with CRLF
-    size: int  # in bytes, before dots were stuffed
-    smtputf8: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +48,7 @@ class Session:
     def __init__(self, wire: Wire, extensions: dict[str, str]) -> None:
         self.wire = wire
         self.transactions = 0
-        self._extensions = extensions
+        self.extensions = extensions  # that the server offers, with their parameters
 
     @property
     def reused(self) -> bool:
@@ -68,15 +58,6 @@ class Session:
     def phase(self) -> Phase:
         """The step that is under way."""
         return self.wire.phase
-
-    def unfit(self, mail: Mail) -> tuple[str, str] | None:
-        """Why the server says that it can't carry the message, as a fault's code and a detail; None when it can."""
-        if mail.smtputf8 and "smtputf8" not in self._extensions:
-            return "no_smtputf8", ""
-        limit = self._extensions.get("size", "").strip()
-        if limit.isdecimal() and 0 < int(limit) < mail.size:
-            return "too_large", f"{mail.size} bytes, at most {limit}"
-        return None
 
     async def transmit(self, mail: Mail, deadline: float, content_s: float, final_s: float) -> Transmitted:
         """One transaction: up to the leave to send the content by `deadline`, then each part on its own timer.
@@ -103,29 +84,19 @@ class Session:
         self.transactions += 1
         if self.reused:
             await self.wire.ask(Phase.RSET, b"RSET", expected=(250,))
-        await self.wire.ask(Phase.MAIL, b"MAIL", *self._sender(mail), expected=(250,))
+        await self.wire.ask(Phase.MAIL, b"MAIL", mail.mail_from(self.extensions), expected=(250,))
 
     async def _recipients(self, mail: Mail) -> tuple[tuple[str, Reply], ...]:
         """The refused recipients, each with its reply. A reply that ends the session is about all of them."""
         refused = []
         for recipient in mail.recipients:
             try:
-                await self.wire.ask(Phase.RCPT, b"RCPT", b"TO:<" + recipient.encode() + b">", expected=SUCCESS)
+                await self.wire.ask(Phase.RCPT, b"RCPT", mail.rcpt_to(recipient), expected=SUCCESS)
             except Refused as refusal:
                 if refusal.reply.code == SESSION_ENDS or refusal.reply.code < 400:
                     raise
                 refused.append((recipient, refusal.reply))
         return tuple(refused)
-
-    def _sender(self, mail: Mail) -> list[bytes]:
-        parts = [b"FROM:<" + mail.sender.encode() + b">"]
-        if "size" in self._extensions:
-            parts.append(b"SIZE=%d" % mail.size)
-        if mail.smtputf8:
-            parts.append(b"SMTPUTF8")
-            if "8bitmime" in self._extensions:
-                parts.append(b"BODY=8BITMIME")
-        return parts
 
     async def still_there(self, deadline: float) -> Reply:
         """Asks for nothing but an answer. Raises Refused and Broken."""

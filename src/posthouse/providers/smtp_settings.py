@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import unquote, urlsplit
 
+import idna
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
 from posthouse.config import Duration, PositiveDuration, SecretValue, SenderValue, Settings
 
+_SELECTOR = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _HOSTNAME = re.compile(r"[A-Za-z0-9.-]+|\[[0-9A-Za-z:.]+\]")
 
 
@@ -106,6 +108,24 @@ class SmtpSettings(Settings):
         ),
     )
 
+    dkim_domain: str | None = Field(
+        None,
+        description=(
+            "Sign with DKIM for this domain (`d=`): that of the From, or one above it. Needs `pip install "
+            "'posthouse[dkim]'`, `dkim_selector` and `dkim_key`."
+        ),
+    )
+    dkim_selector: str | None = Field(
+        None, description="Where the public key is: the TXT record at `SELECTOR._domainkey.DOMAIN`."
+    )
+    dkim_key: SecretValue | None = Field(
+        None,
+        description=(
+            "The private key: RSA or Ed25519 in PEM, or an Ed25519 key in base64, as `file:PATH` or `env:NAME`. Read "
+            "anew for each message."
+        ),
+    )
+
     @field_validator("local_hostname")
     @classmethod
     def _is_a_name(cls, value: str | None) -> str | None:
@@ -131,6 +151,29 @@ class SmtpSettings(Settings):
             raise ValueError("password is missing: the url names a user")
         if user is None and (self.password or self.auth_method):
             raise ValueError("password and auth_method need a user in the url: smtp+starttls://user@host:587")
+        return self
+
+    @field_validator("dkim_domain")
+    @classmethod
+    def _in_a_labels(cls, value: str | None) -> str | None:
+        try:
+            return None if value is None else idna.encode(value, uts46=True).decode()
+        except idna.IDNAError:
+            raise ValueError(f"{value!r} is not a domain") from None
+
+    @field_validator("dkim_selector")
+    @classmethod
+    def _is_a_selector(cls, value: str | None) -> str | None:
+        if value is not None and not _SELECTOR.fullmatch(value):
+            raise ValueError(f"{value!r} is not a selector: letters, digits, hyphens and dots")
+        return value
+
+    @model_validator(mode="after")
+    def _dkim_is_whole(self) -> Self:
+        given = {"dkim_domain": self.dkim_domain, "dkim_selector": self.dkim_selector, "dkim_key": self.dkim_key}
+        missing = [name for name, value in given.items() if value is None]
+        if 0 < len(missing) < len(given):
+            raise ValueError(f"{missing[0]} is missing: dkim_domain, dkim_selector and dkim_key go together")
         return self
 
     @model_validator(mode="after")
