@@ -13,12 +13,23 @@ from typing import Any
 import pytest
 
 from posthouse.address import Address
-from posthouse.config import RouteSettings
 from posthouse.core.outcome import Outcome, Subject, Verdict
 from posthouse.providers.port import Provider
-from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from tests.providers.messages import ADA, BOB, full_message, message
+from tests.providers.smtp_routes import (
+    ACCEPTED,
+    LATER,
+    LONG,
+    MISCONFIGURED,
+    OUTAGE,
+    REJECTED,
+    SHORT,
+    THROTTLED,
+    UNKNOWN,
+    Meaning,
+    meaning,
+    route,
+)
 from tests.providers.smtp_server import (
     CLOSE,
     CUT,
@@ -30,30 +41,7 @@ from tests.providers.smtp_server import (
     cram_md5_challenge,
     scripted_server,
 )
-from tests.providers.wire import CERTIFICATE, free_port
-
-SHORT = "100ms"
-"""For tests in which a timeout has to pass."""
-
-LONG = "20s"
-"""For all others: it never passes."""
-
-
-def route(scheme: str, port: int, user: str = "", **settings: Any) -> Provider:
-    given = {
-        "provider": "smtp",
-        "url": f"{scheme}://{user}127.0.0.1:{port}",
-        "connect_timeout": LONG,
-        "timeout": LONG,
-        "content_timeout": LONG,
-        "final_timeout": LONG,
-    }
-    if scheme != "smtp":
-        given["ca_file"] = str(CERTIFICATE)
-    if user:
-        given["password"] = "swordfish"
-    model = RouteSettings.model_validate(given | settings)
-    return build_provider("main", model, transport_factory=AiohttpTransport, now=lambda: 0.0)
+from tests.providers.wire import free_port
 
 
 @asynccontextmanager
@@ -71,25 +59,12 @@ async def sent(script: Script, **settings: Any) -> tuple[Verdict, ScriptedServer
         return await provider.send(message()), server
 
 
-ACCEPTED = (Outcome.ACCEPTED, False, True)
-THROTTLED = (Outcome.THROTTLED, False, False)
-OUTAGE = (Outcome.TRANSIENT, False, False)
-LATER = (Outcome.TRANSIENT, False, True)
-REJECTED = (Outcome.REJECTED, False, True)
-MISCONFIGURED = (Outcome.MISCONFIGURED, False, False)
-UNKNOWN = (Outcome.UNKNOWN, True, True)
-
-
-def meaning(verdict: Verdict) -> tuple[Outcome, bool, bool]:
-    return verdict.outcome, verdict.maybe_accepted, verdict.spends_attempt
-
-
 # Every step, and whatever can go wrong at it.
 
 STEPS = ["banner", "ehlo", "mail", "rcpt", "data", "dot"]
 BEFORE_THE_DOT = STEPS[:-1]
 
-FAULTS: list[tuple[str, bytes, tuple[Outcome, bool, bool]]] = [
+FAULTS: list[tuple[str, bytes, Meaning]] = [
     ("banner", b"421 4.7.0 not now\r\n", THROTTLED),
     ("banner", b"450 later\r\n", OUTAGE),
     ("banner", b"554 5.7.1 go away\r\n", MISCONFIGURED),
@@ -135,7 +110,7 @@ FAULTS: list[tuple[str, bytes, tuple[Outcome, bool, bool]]] = [
 
 
 @pytest.mark.parametrize(("step", "said", "means"), FAULTS, ids=lambda value: str(value)[:40])
-async def test_what_a_server_says_at_a_step_means(step: str, said: bytes, means: tuple[Outcome, bool, bool]) -> None:
+async def test_what_a_server_says_at_a_step_means(step: str, said: bytes, means: Meaning) -> None:
     verdict, server = await sent({step: said})
     assert meaning(verdict) == means, verdict
     assert verdict.code
@@ -492,7 +467,7 @@ async def test_starttls_comes_before_anything_else_and_what_was_said_before_it_c
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_without_tls_nothing_is_said(script: Script, means: tuple[Outcome, bool, bool], code: str) -> None:
+async def test_without_tls_nothing_is_said(script: Script, means: Meaning, code: str) -> None:
     async with scripted_server(script) as server:
         provider = route("smtp+starttls", server.port, "shop@")
         verdict = await provider.send(message())
@@ -581,9 +556,7 @@ async def test_xoauth2_shows_the_token_and_hears_the_reason_of_a_refusal() -> No
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_not_being_let_in_means(
-    script: Script, settings: dict[str, Any], means: tuple[Outcome, bool, bool], code: str
-) -> None:
+async def test_not_being_let_in_means(script: Script, settings: dict[str, Any], means: Meaning, code: str) -> None:
     verdict, _ = await let_in(script, **settings)
     assert (meaning(verdict), verdict.code) == (means, code)
     assert "swordfish" not in repr(verdict)
