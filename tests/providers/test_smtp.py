@@ -144,6 +144,16 @@ async def test_two_replies_in_one_packet_end_the_conversation_before_the_content
     assert server.contents == []
 
 
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [(b"550 5.7.1 not from you\r\n", REJECTED), (b"451 4.7.1 rate limit exceeded\r\n", THROTTLED)],
+)
+async def test_a_refusal_in_one_packet_with_the_leave_to_send_is_heard(said: bytes, means: Meaning) -> None:
+    verdict, server = await sent({"data": USUAL["data"] + said})
+    assert meaning(verdict) == means, verdict
+    assert server.contents == []
+
+
 async def test_two_replies_after_the_final_dot_are_an_acceptance_on_a_connection_that_is_not_used_again() -> None:
     async with talking({"dot": USUAL["dot"] + b"451 no\r\n"}) as (server, provider):
         assert (await provider.send(message())).outcome is Outcome.ACCEPTED
@@ -381,6 +391,16 @@ async def test_a_session_at_its_end_is_replaced_once_and_the_message_goes_out_on
         assert server.open_most == 1
     assert server.opened == 2
     assert len(server.contents) == 2
+
+
+@pytest.mark.parametrize("said", [b"500 5.5.1 what?\r\n", b"450 4.3.0 not now\r\n"])
+async def test_a_session_that_refuses_the_reset_is_replaced_and_stops_no_route(said: bytes) -> None:
+    async with talking({"rset": said}, concurrency=1) as (server, provider):
+        for _ in range(3):
+            assert (await provider.send(message())).outcome is Outcome.ACCEPTED
+    assert server.opened == 3
+    assert server.steps()[-2:] == ["DATA", "QUIT"]
+    assert len(server.contents) == 3
 
 
 async def test_a_limit_is_never_answered_with_another_connection() -> None:
