@@ -6,6 +6,8 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -199,6 +201,32 @@ async def test_a_server_that_refuses_in_the_middle_of_the_content_is_heard() -> 
     assert meaning(verdict) == REJECTED, verdict
     assert "message too large" in verdict.text
     assert not arrived or not arrived[0].endswith(b"\r\n.\r\n"), "the final dot would make it a message"
+
+
+async def test_a_refusal_that_cuts_the_connection_before_the_content_is_heard() -> None:
+    """Whoever writes before he has read what is there loses it: the connection is reset."""
+    loop = asyncio.get_running_loop()
+
+    async def talk(listener: socket.socket) -> None:
+        connection, _ = await loop.sock_accept(listener)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for said in (USUAL["banner"], b"250 hi\r\n", USUAL["mail"], USUAL["rcpt"], USUAL["data"]):
+            if said != USUAL["banner"]:
+                await loop.sock_recv(connection, 1000)
+            connection.send(said)
+        for _ in range(2):  # the leave is read by then, and nothing is written yet
+            await asyncio.sleep(0)
+        connection.send(b"550 5.7.1 not from you\r\n")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        provider = route("smtp", listener.getsockname()[1])
+        verdict, _ = await asyncio.gather(provider.send(message()), talk(listener))
+        await provider.close()
+    assert meaning(verdict) == REJECTED, verdict
+    assert "not from you" in verdict.text
 
 
 # Recipients.
