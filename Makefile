@@ -1,9 +1,10 @@
 # Everything sets itself up in .venv; nothing needs to be running.
 PYTHON ?= python3
 BIN := .venv/bin
+SERVERS := postfix swaks libnet-ssleay-perl libsasl2-modules sasl2-bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench docs clean
+.PHONY: help setup demo test servers check format bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -21,6 +22,13 @@ demo: setup  ## the whole story in half a minute
 
 test: setup  ## every test (brings its own PostgreSQL)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+# "No configuration": Debian's own Postfix has nothing to start with. Another mail server is not replaced.
+servers:  ## install the mail servers that tests talk to (Debian, as root)
+	@dpkg-query --show --showformat '$${db:Status-Status}\n' $(SERVERS) 2>&1 | grep -qv '^installed$$' || exit 0; \
+	echo 'postfix postfix/main_mailer_type select No configuration' | debconf-set-selections && \
+	apt-get -qq update && \
+	DEBIAN_FRONTEND=noninteractive apt-get -qq --yes --no-install-recommends --no-remove install $(SERVERS) >/dev/null
 
 check: setup  ## lint, types, tidiness
 	$(BIN)/ruff format --check .

@@ -6,6 +6,8 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,12 +15,23 @@ from typing import Any
 import pytest
 
 from posthouse.address import Address
-from posthouse.config import RouteSettings
 from posthouse.core.outcome import Outcome, Subject, Verdict
 from posthouse.providers.port import Provider
-from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from tests.providers.messages import ADA, BOB, full_message, message
+from tests.providers.smtp_routes import (
+    ACCEPTED,
+    LATER,
+    LONG,
+    MISCONFIGURED,
+    OUTAGE,
+    REJECTED,
+    SHORT,
+    THROTTLED,
+    UNKNOWN,
+    Meaning,
+    meaning,
+    route,
+)
 from tests.providers.smtp_server import (
     CLOSE,
     CUT,
@@ -30,30 +43,7 @@ from tests.providers.smtp_server import (
     cram_md5_challenge,
     scripted_server,
 )
-from tests.providers.wire import CERTIFICATE, free_port
-
-SHORT = "100ms"
-"""For tests in which a timeout has to pass."""
-
-LONG = "20s"
-"""For all others: it never passes."""
-
-
-def route(scheme: str, port: int, user: str = "", **settings: Any) -> Provider:
-    given = {
-        "provider": "smtp",
-        "url": f"{scheme}://{user}127.0.0.1:{port}",
-        "connect_timeout": LONG,
-        "timeout": LONG,
-        "content_timeout": LONG,
-        "final_timeout": LONG,
-    }
-    if scheme != "smtp":
-        given["ca_file"] = str(CERTIFICATE)
-    if user:
-        given["password"] = "swordfish"
-    model = RouteSettings.model_validate(given | settings)
-    return build_provider("main", model, transport_factory=AiohttpTransport, now=lambda: 0.0)
+from tests.providers.wire import free_port
 
 
 @asynccontextmanager
@@ -71,25 +61,12 @@ async def sent(script: Script, **settings: Any) -> tuple[Verdict, ScriptedServer
         return await provider.send(message()), server
 
 
-ACCEPTED = (Outcome.ACCEPTED, False, True)
-THROTTLED = (Outcome.THROTTLED, False, False)
-OUTAGE = (Outcome.TRANSIENT, False, False)
-LATER = (Outcome.TRANSIENT, False, True)
-REJECTED = (Outcome.REJECTED, False, True)
-MISCONFIGURED = (Outcome.MISCONFIGURED, False, False)
-UNKNOWN = (Outcome.UNKNOWN, True, True)
-
-
-def meaning(verdict: Verdict) -> tuple[Outcome, bool, bool]:
-    return verdict.outcome, verdict.maybe_accepted, verdict.spends_attempt
-
-
 # Every step, and whatever can go wrong at it.
 
 STEPS = ["banner", "ehlo", "mail", "rcpt", "data", "dot"]
 BEFORE_THE_DOT = STEPS[:-1]
 
-FAULTS: list[tuple[str, bytes, tuple[Outcome, bool, bool]]] = [
+FAULTS: list[tuple[str, bytes, Meaning]] = [
     ("banner", b"421 4.7.0 not now\r\n", THROTTLED),
     ("banner", b"450 later\r\n", OUTAGE),
     ("banner", b"554 5.7.1 go away\r\n", MISCONFIGURED),
@@ -135,7 +112,7 @@ FAULTS: list[tuple[str, bytes, tuple[Outcome, bool, bool]]] = [
 
 
 @pytest.mark.parametrize(("step", "said", "means"), FAULTS, ids=lambda value: str(value)[:40])
-async def test_what_a_server_says_at_a_step_means(step: str, said: bytes, means: tuple[Outcome, bool, bool]) -> None:
+async def test_what_a_server_says_at_a_step_means(step: str, said: bytes, means: Meaning) -> None:
     verdict, server = await sent({step: said})
     assert meaning(verdict) == means, verdict
     assert verdict.code
@@ -166,6 +143,16 @@ async def test_two_replies_in_one_packet_end_the_conversation_before_the_content
     verdict, server = await sent({step: USUAL[step] + b"250 2.0.0 and this\r\n"})
     assert meaning(verdict) == OUTAGE, verdict
     assert verdict.code == "out_of_step"
+    assert server.contents == []
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [(b"550 5.7.1 not from you\r\n", REJECTED), (b"451 4.7.1 rate limit exceeded\r\n", THROTTLED)],
+)
+async def test_a_refusal_in_one_packet_with_the_leave_to_send_is_heard(said: bytes, means: Meaning) -> None:
+    verdict, server = await sent({"data": USUAL["data"] + said})
+    assert meaning(verdict) == means, verdict
     assert server.contents == []
 
 
@@ -214,6 +201,32 @@ async def test_a_server_that_refuses_in_the_middle_of_the_content_is_heard() -> 
     assert meaning(verdict) == REJECTED, verdict
     assert "message too large" in verdict.text
     assert not arrived or not arrived[0].endswith(b"\r\n.\r\n"), "the final dot would make it a message"
+
+
+async def test_a_refusal_that_cuts_the_connection_before_the_content_is_heard() -> None:
+    """Whoever writes before he has read what is there loses it: the connection is reset."""
+    loop = asyncio.get_running_loop()
+
+    async def talk(listener: socket.socket) -> None:
+        connection, _ = await loop.sock_accept(listener)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for said in (USUAL["banner"], b"250 hi\r\n", USUAL["mail"], USUAL["rcpt"], USUAL["data"]):
+            if said != USUAL["banner"]:
+                await loop.sock_recv(connection, 1000)
+            connection.send(said)
+        for _ in range(2):  # the leave is read by then, and nothing is written yet
+            await asyncio.sleep(0)
+        connection.send(b"550 5.7.1 not from you\r\n")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        provider = route("smtp", listener.getsockname()[1])
+        verdict, _ = await asyncio.gather(provider.send(message()), talk(listener))
+        await provider.close()
+    assert meaning(verdict) == REJECTED, verdict
+    assert "not from you" in verdict.text
 
 
 # Recipients.
@@ -435,6 +448,16 @@ async def test_a_session_at_its_end_is_replaced_once_and_the_message_goes_out_on
     assert len(server.contents) == 2
 
 
+@pytest.mark.parametrize("said", [b"500 5.5.1 what?\r\n", b"450 4.3.0 not now\r\n"])
+async def test_a_session_that_refuses_the_reset_is_replaced_and_stops_no_route(said: bytes) -> None:
+    async with talking({"rset": said}, concurrency=1) as (server, provider):
+        for _ in range(3):
+            assert (await provider.send(message())).outcome is Outcome.ACCEPTED
+    assert server.opened == 3
+    assert server.steps()[-2:] == ["DATA", "QUIT"]
+    assert len(server.contents) == 3
+
+
 async def test_a_limit_is_never_answered_with_another_connection() -> None:
     async with talking({"mail": [USUAL["mail"], b"421 4.7.0 too many messages, slow down\r\n" + CLOSE]}) as (
         server,
@@ -519,7 +542,7 @@ async def test_starttls_comes_before_anything_else_and_what_was_said_before_it_c
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_without_tls_nothing_is_said(script: Script, means: tuple[Outcome, bool, bool], code: str) -> None:
+async def test_without_tls_nothing_is_said(script: Script, means: Meaning, code: str) -> None:
     async with scripted_server(script) as server:
         provider = route("smtp+starttls", server.port, "shop@")
         verdict = await provider.send(message())
@@ -608,9 +631,7 @@ async def test_xoauth2_shows_the_token_and_hears_the_reason_of_a_refusal() -> No
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_not_being_let_in_means(
-    script: Script, settings: dict[str, Any], means: tuple[Outcome, bool, bool], code: str
-) -> None:
+async def test_not_being_let_in_means(script: Script, settings: dict[str, Any], means: Meaning, code: str) -> None:
     verdict, _ = await let_in(script, **settings)
     assert (meaning(verdict), verdict.code) == (means, code)
     assert "swordfish" not in repr(verdict)

@@ -43,6 +43,7 @@ _RATE: Final = (
     r"|too many (?:\w+ ){0,3}?(?:connections?|messages?|mails?|emails?|sessions?|logins?|attempts?)\b"
     r"|(?:connection|message|session|sending|mail) (?:count |rate )?limit\b|maximum number of (?:connections|messages)"
     r"|(?:daily|hourly|monthly|sending) (?:\w+ )?(?:quota|limit)\b|slow down"
+    r"|too much mail|too many (?:recipients|auth commands) from"
 )
 _STATUS_RATE: Final = r"7\.28|4\.5"
 _MAILBOX_FULL: Final = (
@@ -194,7 +195,9 @@ TOO_FAST: Final = SmtpRule(
     matches=(
         Reply(Phase.DOT, 454, "Throttling failure: Maximum sending rate exceeded."),
         Reply(Phase.DOT, 454, "Throttling failure: Daily message quota exceeded."),
-        Reply(Phase.MAIL, 450, "4.7.1 Error: too much mail, sending rate too high"),
+        Reply(Phase.MAIL, 450, "4.7.1 Error: too much mail from 192.0.2.7"),
+        Reply(Phase.RCPT, 450, "4.7.1 Error: too many recipients from 192.0.2.7"),
+        Reply(Phase.AUTH, 450, "4.7.1 Error: too many AUTH commands from 192.0.2.7"),
         Reply(Phase.BANNER, 421, "4.7.0 Too many connections from your host"),
         Reply(Phase.RCPT, 421, "4.7.28 Our system has detected an unusual rate of unsolicited mail"),
         Reply(Phase.RCPT, 451, "4.7.1 rate limit exceeded, try again later"),
@@ -343,6 +346,25 @@ OWN_FAULT_RULES: Final = (
             Reply(Phase.RCPT, 550, "5.2.1 The account is disabled"),
             Reply(Phase.DOT, 550, "5.7.1 looks like spam"),
             Reply(Phase.MAIL, 501, "5.1.7 Bad sender address syntax"),
+        ),
+    ),
+    SmtpRule(
+        name="our host is refused",
+        phases=MESSAGE_PHASES,
+        codes=_5YZ,
+        says=said(r"(?:client host|helo command) rejected"),
+        outcome=Outcome.MISCONFIGURED,
+        spends_attempt=False,
+        subject=Subject.ROUTE,
+        source="Postfix 554 5.7.1 and 504 5.5.2: what it has against our address or name it says at RCPT",
+        matches=(
+            Reply(Phase.RCPT, 554, "5.7.1 <unknown[192.0.2.7]>: Client host rejected: Access denied"),
+            Reply(Phase.RCPT, 504, "5.5.2 <shop>: Helo command rejected: need fully-qualified hostname"),
+        ),
+        not_matches=(
+            Reply(Phase.RCPT, 554, "5.7.1 Service unavailable; Client host [192.0.2.7] blocked using zen.example"),
+            Reply(Phase.RCPT, 554, "5.7.1 <bob@example.com>: Recipient address rejected: Access denied"),
+            Reply(Phase.RCPT, 450, "4.7.25 Client host rejected: cannot find your hostname"),
         ),
     ),
     SmtpRule(

@@ -65,7 +65,7 @@ class SmtpProvider:
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call.
 
-        A connection that turns out to be closed before the message began is replaced, once: the server has seen
+        A connection that turns out to be at its end before the message began is replaced, once: the server has seen
         nothing of the message but its sender.
         """
         if lost := self._lost(message):
@@ -184,7 +184,7 @@ class SmtpProvider:
 
 
 class _FoundClosed(Exception):
-    """A connection in use again was closed by the server before the message began."""
+    """A connection in use again was closed by the server, or refused to begin anew, before the message began."""
 
 
 @contextmanager
@@ -203,9 +203,12 @@ def _signer(place: str, settings: SmtpSettings) -> DkimSigner | None:
 
 
 def _closed_before_it_began(stop: Refused | Broken) -> bool:
-    """Whether the server had closed, or then closed, the session between two messages, for no limit of ours."""
+    """Whether the session was at its end between two messages, for no limit of ours.
+
+    A RSET that is refused says nothing about a message or the route: nothing is known yet but the session.
+    """
     if isinstance(stop, Refused):
         reply = stop.reply
-        at_rest = reply.code == SESSION_ENDS and decide_reply(reply) is not TOO_FAST
-        return at_rest and reply.phase in _BETWEEN
+        at_rest = reply.phase is Phase.RSET or (reply.phase is Phase.MAIL and reply.code == SESSION_ENDS)
+        return at_rest and decide_reply(reply) is not TOO_FAST
     return stop.fault.code in ("lost", "out_of_step") and stop.fault.phase in _BETWEEN

@@ -108,15 +108,13 @@ class Wire(SMTPProtocol):
     async def send_content(self, content: bytes) -> None:
         """Hands over the content without its final dot: `content` is dot-stuffed and ends with CRLF."""
         self.phase = Phase.CONTENT
-        self._must_be_in_step()
+        await self._must_not_be_interrupted()
         try:
             self.write(content)
             await self._drain_helper()
         except (SMTPException, OSError) as error:
             raise self._early_reply() or self._broken(error) from None
-        if early := self._early_reply():
-            raise early
-        self._must_be_in_step()
+        await self._must_not_be_interrupted()
 
     async def send_dot(self) -> Reply:
         """The final dot, and the answer to it. From the moment it is written only the server knows the outcome."""
@@ -178,6 +176,14 @@ class Wire(SMTPProtocol):
     def _must_be_in_step(self) -> None:
         if not self.in_step:
             raise Broken(self.phase, "out_of_step")
+
+    async def _must_not_be_interrupted(self) -> None:
+        """Hears a refusal that would not wait. To write on to a server that has closed would lose its words."""
+        for _ in range(2):  # the loop sees in one turn what has arrived, and has read it by the next
+            await asyncio.sleep(0)
+        if early := self._early_reply():
+            raise early
+        self._must_be_in_step()
 
     def _broken(self, error: Exception) -> Broken:
         return Broken(self.phase, "bad_reply" if isinstance(error, SMTPResponseException) else "lost")
