@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from posthouse.sandbox.ledger import CallResult, Ledger
-from posthouse.sandbox.received import read_body
+from posthouse.sandbox.received import read_message
 from posthouse.sandbox.smtp import serve_smtp
 from tests.integration.programs import ENDS_WITHIN_S, program
 from tests.sandbox.conftest import make_bench
@@ -109,10 +109,11 @@ async def test_what_is_hard_about_a_message_arrives() -> None:
         assert code == 0, transcript
         (accepted,) = server.ledger.acceptances
     assert accepted.raw is not None
-    body = read_body(accepted.raw)
+    caught = read_message(accepted.raw)
+    body = caught.body
     assert body["subject"] == "Grüße"
     assert body["text"].splitlines() == words.split(r"\n")
-    assert [attachment["size"] for attachment in body["attachments"]] == [len("a file\\n")]
+    assert [len(file.content) for file in caught.files] == [len("a file\\n")]
 
 
 async def test_commands_that_come_together_are_taken() -> None:
