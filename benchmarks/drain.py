@@ -84,9 +84,20 @@ def _value(connection: psycopg.Connection[Any], sql: LiteralString) -> Any:
     return row[0]
 
 
-def drain(config_file: Path, database_url: str) -> float:
-    """A production worker process. Sends a second, from the start of the first call to the last acceptance written."""
-    worker = subprocess.Popen([sys.executable, "-m", "posthouse", "--config", str(config_file), "worker"])
+def fill(config_file: Path, database_url: str, emails: list[Email]) -> None:
+    """Enqueues the emails in a new, empty database."""
+    outbox = Outbox(config_file)
+    database = open_database(database_url, time.time)
+    migrate(database)
+    with database.write() as connection:
+        outbox.enqueue_many(connection, emails)
+    database.close()
+
+
+def drain(config_file: Path, database_url: str, sends: int, processes: int = 1) -> float:
+    """A production worker. Sends a second, from the start of the first call to the last acceptance written."""
+    arguments = ["--config", str(config_file), "worker", "--processes", str(processes)]
+    worker = subprocess.Popen([sys.executable, "-m", "posthouse", *arguments])
     try:
         with psycopg.connect(database_url, autocommit=True) as connection:
             deadline = time.monotonic() + DEADLINE_S
@@ -99,7 +110,7 @@ def drain(config_file: Path, database_url: str) -> float:
     finally:
         worker.terminate()
         worker.wait()
-    return SENDS / float(took)
+    return sends / float(took)
 
 
 def run(database_url: str) -> Drained:
@@ -107,15 +118,10 @@ def run(database_url: str) -> Drained:
     with answering_server() as url, tempfile.TemporaryDirectory() as folder:
         config_file = Path(folder) / "posthouse.toml"
         config_file.write_text(CONFIG.format(database=database_url, url=url, concurrency=CONCURRENCY), encoding="utf-8")
-        outbox = Outbox(config_file)
-        database = open_database(database_url, time.time)
-        migrate(database)
-        with database.write() as connection:
-            outbox.enqueue_many(connection, [email(number) for number in range(SENDS)])
-        database.close()
+        fill(config_file, database_url, [email(number) for number in range(SENDS)])
         bodies = [b'{"pad": "' + b"x" * 3000 + b'"}'] * SENDS
         with asyncio.Runner() as runner:
             plain = runner.run(bare(url, bodies))
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             quick = runner.run(bare(url, bodies))
-        return Drained(plain, quick, drain(config_file, database_url))
+        return Drained(plain, quick, drain(config_file, database_url, SENDS))

@@ -193,6 +193,7 @@ class App:
             return
         executor = StoreThreads(single=self.database.is_sqlite)
         worker = self.worker(providers, executor, alone=lock is not None)
+        _tune_interpreter()
         try:
             await _until(worker.run(), stop, worker.stop)
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from posthouse.config import RouteSettings
@@ -9,6 +11,8 @@ from posthouse.core.outcome import Outcome, Verdict
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
 from posthouse.providers.transport import AiohttpTransport
+from tests.providers.messages import message
+from tests.providers.smtp_server import Script, ScriptedServer, scripted_server
 from tests.providers.wire import CERTIFICATE
 
 SHORT = "100ms"
@@ -33,6 +37,21 @@ def route(scheme: str, port: int, user: str = "", **settings: Any) -> Provider:
         given["password"] = "swordfish"
     model = RouteSettings.model_validate(given | settings)
     return build_provider("main", model, transport_factory=AiohttpTransport, now=lambda: 0.0)
+
+
+@asynccontextmanager
+async def talking(script: Script | None = None, **settings: Any) -> AsyncIterator[tuple[ScriptedServer, Provider]]:
+    """A server with a script, and a route in clear text to it."""
+    async with scripted_server(script) as server:
+        provider = route("smtp", server.port, **settings)
+        yield server, provider
+        await provider.close()
+
+
+async def sent(script: Script, **settings: Any) -> tuple[Verdict, ScriptedServer]:
+    """One message to one recipient, and what the server saw of it."""
+    async with talking(script, **settings) as (server, provider):
+        return await provider.send(message()), server
 
 
 Meaning = tuple[Outcome, bool, bool]

@@ -25,6 +25,10 @@ Script = dict[str, bytes | list[bytes]]
 
 HELLO = b"250-scripted\r\n250-SIZE 1000000\r\n250-8BITMIME\r\n250-ENHANCEDSTATUSCODES\r\n"
 
+PIPELINING = HELLO + b"250 PIPELINING\r\n"
+
+NOT_NOW = b"503 5.5.1 not now\r\n"
+
 USUAL = {
     "banner": b"220 scripted ESMTP\r\n",
     "ehlo": HELLO + b"250 HELP\r\n",
@@ -92,38 +96,47 @@ class ScriptedServer:
             writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        going = await self._say(writer, "banner")
+        sender_taken = recipient_taken = False
+        going = await self._say(writer, "banner", self._answer("banner"))
         while going:
             line = (await reader.readuntil(b"\r\n")).decode().rstrip("\r\n")
             self.heard.append(line)
             step = self._step(line)
-            going = await self._say(writer, step, line)
-            if step == "starttls" and self._is_yes(step, b"220"):
+            in_order = sender_taken if step == "rcpt" else recipient_taken if step == "data" else True
+            said = self._answer(step, line, in_order=in_order)
+            going = await self._say(writer, step, said)
+            if step in ("rset", "mail"):
+                sender_taken, recipient_taken = step == "mail" and said.startswith(b"2"), False
+            elif step == "rcpt":
+                recipient_taken |= said.startswith(b"2")
+            elif step == "starttls" and b"220" in said:
                 await writer.start_tls(server_context())
-            if step == "data" and self._is_yes(step, b"354"):
+            elif step == "data" and b"354" in said:
                 going = going and await self._content(reader, writer)
-            if step == "quit":
+            elif step == "quit":
                 return
 
     async def _content(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        content = await reader.readuntil(b"\r\n.\r\n")
-        self.contents.append(content.removesuffix(b".\r\n"))
-        return await self._say(writer, "dot")
+        lines = []
+        while (line := await reader.readuntil(b"\r\n")) != b".\r\n":
+            lines.append(line)
+        self.contents.append(b"".join(lines))
+        return await self._say(writer, "dot", self._answer("dot"))
 
     def _step(self, line: str) -> str:
         word = line.split(" ")[0].lower()
         return word if word in USUAL else "line"
 
-    def _is_yes(self, step: str, code: bytes) -> bool:
-        said = self.script.get(step, USUAL[step])
-        return isinstance(said, list) or code in said
-
-    async def _say(self, writer: asyncio.StreamWriter, step: str, line: str = "") -> bool:
-        """Says what the script has for the step; whether the conversation goes on."""
-        said = next((what for name, what in self.script.items() if name == f"{step} {_address(line)}"), None)
-        said = self.script.get(step, USUAL[step]) if said is None else said
+    def _answer(self, step: str, line: str = "", *, in_order: bool = True) -> bytes:
+        """What the script has for the step, else what any server says."""
+        usual = USUAL[step] if in_order else NOT_NOW
+        said = self.script.get(f"{step} {_address(line)}", self.script.get(step, usual))
         if isinstance(said, list):
-            said = said.pop(0) if said else USUAL[step]
+            return said.pop(0) if said else usual
+        return said
+
+    async def _say(self, writer: asyncio.StreamWriter, step: str, said: bytes) -> bool:
+        """Whether the conversation goes on."""
         self.event(step).set()
         if said == SILENCE:
             raise _FallenSilentError

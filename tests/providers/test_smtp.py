@@ -8,15 +8,12 @@ import hashlib
 import hmac
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from posthouse.address import Address
 from posthouse.core.outcome import Outcome, Subject, Verdict
-from posthouse.providers.port import Provider
 from tests.providers.messages import ADA, BOB, full_message, message
 from tests.providers.smtp_routes import (
     ACCEPTED,
@@ -31,34 +28,28 @@ from tests.providers.smtp_routes import (
     Meaning,
     meaning,
     route,
+    sent,
+    talking,
 )
 from tests.providers.smtp_server import (
     CLOSE,
     CUT,
     HELLO,
+    PIPELINING,
     SILENCE,
     USUAL,
     Script,
-    ScriptedServer,
     cram_md5_challenge,
     scripted_server,
 )
 from tests.providers.wire import free_port
 
 
-@asynccontextmanager
-async def talking(script: Script | None = None, **settings: Any) -> AsyncIterator[tuple[ScriptedServer, Provider]]:
-    """A server with a script, and a route in clear text to it."""
-    async with scripted_server(script) as server:
-        provider = route("smtp", server.port, **settings)
-        yield server, provider
-        await provider.close()
-
-
-async def sent(script: Script, **settings: Any) -> tuple[Verdict, ScriptedServer]:
-    """One message to one recipient, and what the server saw of it."""
-    async with talking(script, **settings) as (server, provider):
-        return await provider.send(message()), server
+@pytest.fixture(autouse=True, params=["a command after each reply", "all commands at once"])
+def _offer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a server says means the same with PIPELINING and without."""
+    if request.param == "all commands at once":
+        monkeypatch.setitem(USUAL, "ehlo", PIPELINING)
 
 
 # Every step, and whatever can go wrong at it.
@@ -142,7 +133,7 @@ async def test_the_wait_after_the_final_dot_has_its_own_timer() -> None:
 async def test_two_replies_in_one_packet_end_the_conversation_before_the_content(step: str) -> None:
     verdict, server = await sent({step: USUAL[step] + b"250 2.0.0 and this\r\n"})
     assert meaning(verdict) == OUTAGE, verdict
-    assert verdict.code == "out_of_step"
+    assert verdict.code in ("out_of_step", "250"), "among several replies the one too many is the one that doesn't fit"
     assert server.contents == []
 
 
@@ -229,6 +220,28 @@ async def test_a_refusal_that_cuts_the_connection_before_the_content_is_heard() 
     assert "not from you" in verdict.text
 
 
+async def test_a_server_that_refuses_in_the_middle_of_the_content_and_reads_no_more_is_heard() -> None:
+    heard = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(USUAL["banner"])
+        for reply in (b"250 hi\r\n", USUAL["mail"], USUAL["rcpt"], USUAL["data"]):
+            await reader.readuntil(b"\r\n")
+            writer.write(reply)
+        await reader.readexactly(100_000)
+        writer.write(b"552 5.3.4 message too large\r\n")
+        await heard.wait()
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    provider = route("smtp", server.sockets[0].getsockname()[1])
+    verdict = await provider.send(message(text="0123456789\n" * 2_000_000))
+    heard.set()
+    await provider.close()
+    server.close()
+    assert meaning(verdict) == REJECTED, verdict
+
+
 # Recipients.
 
 
@@ -262,7 +275,7 @@ async def test_when_all_are_refused_no_content_goes_out_and_one_who_may_get_it_l
         verdict = await provider.send(message(to=(ADA, BOB)))
         assert verdict.outcome is outcome
         assert "ada@example.com" in verdict.text
-        assert "DATA" not in server.steps()
+        assert server.contents == []
         server.script.clear()
         assert (await provider.send(message())).outcome is Outcome.ACCEPTED
         assert server.opened == 1, "a refusal leaves the connection in step"

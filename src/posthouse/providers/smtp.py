@@ -30,7 +30,7 @@ from posthouse.providers.smtp_settings import Security, SmtpSettings
 from posthouse.providers.smtp_wire import Broken, Refused
 
 _BETWEEN: Final = frozenset({Phase.RSET, Phase.MAIL})
-"""The steps between two messages: the server knows nothing yet of the next one but its sender."""
+"""The steps between two messages: the server has answered nothing yet about the next one."""
 
 
 class SmtpProvider:
@@ -66,7 +66,7 @@ class SmtpProvider:
         """Makes one call.
 
         A connection that turns out to be at its end before the message began is replaced, once: the server has seen
-        nothing of the message but its sender.
+        nothing of the message but its envelope.
         """
         if lost := self._lost(message):
             return not_carried(lost)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Final
 
 from aiosmtplib.esmtp import parse_esmtp_extensions
@@ -16,12 +17,19 @@ from posthouse.errors import ConfigError
 from posthouse.providers.smtp_auth import SmtpCredential, authenticate, chosen_method
 from posthouse.providers.smtp_envelope import Mail
 from posthouse.providers.smtp_settings import Security, SmtpSettings
-from posthouse.providers.smtp_wire import Broken, Refused, Wire
+from posthouse.providers.smtp_wire import Broken, Command, Refused, Wire, expect
 from posthouse.providers.transport import connect_code, system_detail
 
 SUCCESS: Final = range(200, 300)
 SESSION_ENDS: Final = 421
 """The one refusal after which the server closes the connection (RFC 5321 section 3.8)."""
+LEAVE: Final = 354
+"""The leave to send the content."""
+TOGETHER_BYTES: Final = 16 * 1024
+"""So much of a content, at most, goes out in one piece with its final dot."""
+
+_RSET: Final = Command(Phase.RSET, b"RSET")
+_DATA: Final = Command(Phase.DATA, b"DATA")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +40,23 @@ class Transmitted:
     refused: tuple[tuple[str, Reply], ...]  # by recipient
 
 
-@asynccontextmanager
-async def within(deadline: float, phase: Callable[[], Phase]) -> AsyncIterator[None]:
+class within:  # noqa: N801 - reads as asyncio.timeout does
     """Raises Broken when the deadline (of the loop's clock) passes."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            yield
-    except TimeoutError:
-        raise Broken(phase(), "timeout") from None
+
+    def __init__(self, deadline: float, phase: Callable[[], Phase]) -> None:
+        self._timeout = asyncio.timeout_at(deadline)
+        self._phase = phase
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise Broken(self._phase(), "timeout") from None
 
 
 class Session:
@@ -49,6 +66,7 @@ class Session:
         self.wire = wire
         self.transactions = 0
         self.extensions = extensions  # that the server offers, with their parameters
+        self._pipelining = "pipelining" in extensions
 
     @property
     def reused(self) -> bool:
@@ -64,39 +82,97 @@ class Session:
 
         Raises Refused and Broken.
         """
-        now = asyncio.get_running_loop().time
-        async with within(deadline, self.phase):
-            await self._begin(mail)
-            refused = await self._recipients(mail)
-            if len(refused) == len(mail.recipients):
-                return Transmitted(None, refused)
-            await self.wire.ask(Phase.DATA, b"DATA", expected=(354,))
-        async with within(now() + content_s, self.phase):
-            await self.wire.send_content(mail.content)
-        async with within(now() + final_s, self.phase):
-            final = await self.wire.send_dot()
+        try:
+            async with within(deadline, self.phase):
+                refused = await self._envelope(mail)
+        except Refused:
+            await self._hear_out(deadline)
+            raise
+        if len(refused) == len(mail.recipients):
+            await self._hear_out(deadline, to_nobody=True)
+            return Transmitted(None, refused)
+        final = await self._content(mail.content, content_s, final_s)
         if final.code not in SUCCESS:
             raise Refused(replace(final, alone=len(mail.recipients) == 1))
         return Transmitted(final, refused)
 
-    async def _begin(self, mail: Mail) -> None:
-        """The envelope's sender; on a connection in use again a RSET before it, which shows whether it still works."""
-        self.transactions += 1
-        if self.reused:
-            await self.wire.ask(Phase.RSET, b"RSET", expected=(250,))
-        await self.wire.ask(Phase.MAIL, b"MAIL", mail.mail_from(self.extensions), expected=(250,))
+    async def _envelope(self, mail: Mail) -> tuple[tuple[str, Reply], ...]:
+        """Up to the leave to send the content: the refused recipients, each with its reply.
 
-    async def _recipients(self, mail: Mail) -> tuple[tuple[str, Reply], ...]:
-        """The refused recipients, each with its reply. A reply that ends the session is about all of them."""
-        refused = []
-        for recipient in mail.recipients:
-            try:
-                await self.wire.ask(Phase.RCPT, b"RCPT", mail.rcpt_to(recipient), expected=SUCCESS)
-            except Refused as refusal:
-                if refusal.reply.code == SESSION_ENDS or refusal.reply.code < 400:
-                    raise
-                refused.append((recipient, refusal.reply))
+        A server with PIPELINING gets all commands in one go, DATA last (RFC 2920 section 3.1), any other one gets each
+        after the reply to the one before. A reply that ends the session is about all recipients.
+        """
+        self.transactions += 1
+        opening, recipients = (
+            self._opening(mail),
+            [Command(Phase.RCPT, b"RCPT " + mail.rcpt_to(recipient)) for recipient in mail.recipients],
+        )
+        if self._pipelining:
+            self.wire.say(*opening, *recipients, _DATA)
+        for command in opening:
+            expect(await self._reply(command), (250,))
+        refused: list[tuple[str, Reply]] = []
+        for recipient, command in zip(mail.recipients, recipients, strict=True):
+            reply = await self._reply(command)
+            if reply.code == SESSION_ENDS or reply.code < 400:
+                expect(reply, SUCCESS)
+            else:
+                refused.append((recipient, reply))
+        if len(refused) < len(recipients):
+            expect(await self._reply(_DATA), (LEAVE,))
         return tuple(refused)
+
+    async def _reply(self, command: Command) -> Reply:
+        """The reply to a command, which is sent now where it did not go out with the others."""
+        if not self._pipelining:
+            self.wire.say(command)
+        return await self.wire.hear()
+
+    async def _hear_out(self, deadline: float, *, to_nobody: bool = False) -> None:
+        """Takes the replies to what went out together with a refused command, so that both sides stay in step.
+
+        The refusal stands whatever they are, and if they never come; but if they don't fit, nobody can tell what the
+        refusal was the answer to. Leave to send content `to_nobody` is taken back by a lone dot, which the server has
+        to refuse (RFC 2920 section 3.1); where the dot might make a message for somebody, the connection is cut.
+        """
+        if not self.wire.awaits:
+            return
+        try:
+            async with within(deadline, self.phase):
+                last = await self._last_reply()
+                if last.code == LEAVE and to_nobody:
+                    last = await self.wire.send_dot(b"")
+        except Broken as broken:
+            if broken.fault.code == "out_of_step":
+                raise
+            return
+        if last.code < 400:
+            self.wire.abort()
+
+    async def _last_reply(self) -> Reply:
+        """The reply to DATA, which was the last command that went out."""
+        reply = await self.wire.hear()
+        while self.wire.awaits:
+            reply = await self.wire.hear()
+        self.wire.must_be_in_step()
+        if reply.code < 400 and reply.code != LEAVE:
+            raise Broken(reply.phase, "out_of_step")
+        return reply
+
+    async def _content(self, content: bytes, content_s: float, final_s: float) -> Reply:
+        """The content and the answer to it. A small one goes out in one piece with its final dot."""
+        now = asyncio.get_running_loop().time
+        head, tail = content[:-TOGETHER_BYTES], content[-TOGETHER_BYTES:]
+        if head:
+            async with within(now() + content_s, self.phase):
+                await self.wire.send_content(head)
+        async with within(now() + final_s, self.phase):
+            return await self.wire.send_dot(tail)
+
+    def _opening(self, mail: Mail) -> list[Command]:
+        """The envelope's sender; on a connection in use again a RSET before it, which shows whether it still works."""
+        sender = Command(Phase.MAIL, b"MAIL " + mail.mail_from(self.extensions))
+        return [_RSET, sender] if self.reused else [sender]
 
     async def still_there(self, deadline: float) -> Reply:
         """Asks for nothing but an answer. Raises Refused and Broken."""

@@ -1,25 +1,27 @@
-"""One SMTP connection as lines: a command out, its reply in; and the content with its final dot.
+"""One SMTP connection: commands out, one or several at once, their replies in; and the content with its final dot.
 
-It is aiosmtplib's protocol, told to be stricter: what nobody asked for is not overlooked. A server that says two
-things at once, or speaks up between commands, is out of step, and nothing it says after that can be told apart from
-the answer to an earlier command. Such a connection is closed, never used again.
+It knows which replies are still to come, and what nobody asked for is not overlooked. A server that says more than it
+was asked, or speaks up between commands, is out of step, and nothing it says after that can be told apart from the
+answer to an earlier command. Such a connection is closed, never used again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
+from collections import deque
 from collections.abc import Container
-from typing import Final, cast
-
-from aiosmtplib.errors import SMTPException, SMTPResponseException, SMTPServerDisconnected
-from aiosmtplib.protocol import SMTPProtocol
+from typing import Final, NamedTuple, cast
 
 from posthouse.core.smtp_replies import FAULT_CODES, Fault, Phase, Reply
+from posthouse.providers.smtp_framing import BadReply, Incoming, Said
 from posthouse.providers.transport import CONNECT_CODES, connect_code, system_detail
 
 UNASKED_BYTES_MAX: Final = 4096
-REPLY_CODES: Final = range(100, 600)
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+"""Would end the command, and begin another one."""
 
 
 class Broken(Exception):
@@ -39,143 +41,183 @@ class Refused(Exception):
         self.reply = reply
 
 
-class Wire(SMTPProtocol):
+def expect(reply: Reply, codes: Container[int]) -> Reply:
+    """The reply, which has one of the codes. Raises Refused."""
+    if reply.code not in codes:
+        raise Refused(reply)
+    return reply
+
+
+class Command(NamedTuple):
+    """A line without its end, and the step that its reply is about."""
+
+    phase: Phase
+    line: bytes
+
+
+class Wire(asyncio.Protocol):
     """The connection. `phase` is the step that is under way, for whoever has to tell what a loss means."""
 
     def __init__(self) -> None:
-        super().__init__(asyncio.get_running_loop())
         self.phase = Phase.BANNER
         self.in_step = True
         self.gone = asyncio.Event()  # set when the connection is closed, by either side
-        self._unasked = b""
+        self.transport: asyncio.Transport | None = None
+        self._awaited = deque([Phase.BANNER])  # the steps whose replies are to come, in their order
+        self._incoming = Incoming()
+        self._heard: deque[Reply] = deque()  # replies that came and were not yet taken
+        self._fault: str | None = None  # why no more replies come
+        self._waiter: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()  # more can be written
+        self._room.set()
+
+    @property
+    def awaits(self) -> bool:
+        """Whether replies are still to be heard."""
+        return bool(self._awaited or self._heard)
 
     @property
     def usable(self) -> bool:
         """Whether a command may still be sent."""
-        return self.in_step and self.is_connected
+        return self.in_step and not self.awaits and self._connected
+
+    @property
+    def _connected(self) -> bool:
+        return self.transport is not None and not self.transport.is_closing()
 
     # What the loop calls.
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+        self.transport = cast(asyncio.Transport, transport)
+
     def data_received(self, data: bytes) -> None:
-        """Takes a reply that is waited for; anything else puts the two sides out of step."""
-        waiter = self._response_waiter
-        if not self._response_pending or waiter is None or waiter.done():
-            self._be_out_of_step(data)
+        """Takes the replies that are waited for; anything more puts the two sides out of step."""
+        if self._fault is not None or (not self._awaited and len(self._incoming) > UNASKED_BYTES_MAX):
             return
-        super().data_received(data)
-        if waiter.done() and self._buffer:
-            self._be_out_of_step(bytes(self._buffer))
+        self._incoming.feed(data)
+        try:
+            while self._awaited and (said := self._incoming.next_reply()) is not None:
+                self._take(said)
+        except BadReply:
+            self._fail("bad_reply")
+        if self._incoming and not self._awaited:
+            self.in_step = False
+            self._room.set()  # who still sends need not go on
+        if self._heard:
+            self._wake()
+
+    def eof_received(self) -> bool:
+        """The server says nothing more: nor do we."""
+        self._lose()
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wakes whoever waits for a reply or for the end."""
-        super().connection_lost(exc)
+        """Wakes whoever waits for a reply, for room or for the end."""
+        self.transport = None
+        self._lose()
+        self._room.set()
         self.gone.set()
 
-    def _be_out_of_step(self, data: bytes) -> None:
-        self.in_step = False
-        self._unasked = (self._unasked + data)[:UNASKED_BYTES_MAX]
+    def pause_writing(self) -> None:
+        """Enough is waiting to leave."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+        self._room.set()
+
+    def _take(self, said: Said) -> None:
+        self._heard.append(Reply(self._awaited.popleft(), said.code, said.text))
+
+    def _lose(self) -> None:
+        try:
+            if self._fault is None and self._awaited and (said := self._incoming.cut_reply()) is not None:
+                self._take(said)
+        except BadReply:
+            self._fail("bad_reply")
+        self._fail("lost")
+
+    def _fail(self, fault: str) -> None:
+        self._fault = self._fault or fault
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     # What a session calls.
 
     async def greeting(self) -> None:
         """Waits for the server's first words. Raises Refused and Broken, as all of these."""
-        self.phase = Phase.BANNER
-        self._expect(await self._reply(), (220,))
+        expect(await self.hear(), (220,))
 
     async def ask(self, phase: Phase, *parts: bytes, expected: Container[int]) -> Reply:
         """One command and its reply, which has one of the expected codes."""
-        self.phase = phase
-        self._must_be_in_step()
+        self.say(Command(phase, b" ".join(parts)))
+        return expect(await self.hear(), expected)
+
+    def say(self, *commands: Command) -> None:
+        """Sends commands in one go; each one's reply is then to be heard, in the same order."""
+        self.phase = commands[0].phase
+        self.must_be_in_step()
+        if any(_CONTROL.search(command.line) for command in commands):
+            raise ValueError("a command with a control character")
+        self._write(b"".join(command.line + b"\r\n" for command in commands))
+        self._awaited.extend(command.phase for command in commands)
+
+    async def hear(self) -> Reply:
+        """The next reply that is to come."""
+        if not self._heard:
+            self.phase = self._awaited[0]
+            if self._fault is None:
+                await self._until_woken()
+        if not self._heard:
+            raise Broken(self.phase, self._fault or "lost")
+        reply = self._heard.popleft()
+        self.phase = reply.phase
+        return reply
+
+    async def _until_woken(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
         try:
-            code, text = await self.execute_command(*parts)
-        except SMTPException as error:
-            raise self._broken(error) from None
-        return self._expect(self._checked(code, text), expected)
+            await self._waiter
+        finally:
+            self._waiter = None
 
     async def secure(self, context: ssl.SSLContext, host: str) -> None:
         """STARTTLS. What arrived in clear text before the handshake is thrown away, and the connection with it."""
-        self.phase = Phase.STARTTLS
+        await self.ask(Phase.STARTTLS, b"STARTTLS", expected=(220,))
+        self.must_be_in_step()
+        if self.transport is None:
+            raise Broken(Phase.STARTTLS, "lost")
         try:
-            await self.start_tls(context, server_hostname=host)
-        except SMTPResponseException as error:
-            raise Refused(Reply(Phase.STARTTLS, error.code, error.message)) from None
+            loop = asyncio.get_running_loop()
+            self.transport = await loop.start_tls(self.transport, self, context, server_hostname=host)
         except ssl.SSLError as error:
             raise Broken(Phase.STARTTLS, _tls_code(error), system_detail(error)) from None
-        except (SMTPException, OSError) as error:
-            raise self._broken(error) from None
-        self._must_be_in_step()
+        except OSError:
+            raise Broken(Phase.STARTTLS, "lost") from None
+        self.must_be_in_step()
 
-    async def send_content(self, content: bytes) -> None:
-        """Hands over the content without its final dot: `content` is dot-stuffed and ends with CRLF."""
+    async def send_content(self, head: bytes) -> None:
+        """The beginning of the content: all that need not go out together with the final dot."""
         self.phase = Phase.CONTENT
         await self._must_not_be_interrupted()
-        try:
-            self.write(content)
-            await self._drain_helper()
-        except (SMTPException, OSError) as error:
-            raise self._early_reply() or self._broken(error) from None
+        self._write(head)
+        await self._room.wait()
         await self._must_not_be_interrupted()
 
-    async def send_dot(self) -> Reply:
-        """The final dot, and the answer to it. From the moment it is written only the server knows the outcome."""
-        try:
-            self.write(b".\r\n")
-        except SMTPException as error:
-            raise self._broken(error) from None
-        self.phase = Phase.DOT
-        return await self._reply()
+    async def send_dot(self, tail: bytes) -> Reply:
+        """The rest of the content, which ends with CRLF, with the final dot; and the answer to it.
 
-    def say_goodbye(self) -> None:
-        """QUIT, without waiting for an answer; then the connection is closed."""
-        if self.transport is None:
-            return
-        if not self.transport.is_closing():
-            self.write(b"QUIT\r\n")
-        self.transport.close()
-
-    def abort(self) -> None:
-        """Cuts the connection at once; what is still to be written is thrown away."""
-        self.in_step = False
-        if self.transport is not None:
-            cast(asyncio.WriteTransport, self.transport).abort()
-
-    # Reading.
-
-    async def _reply(self) -> Reply:
-        try:
-            code, text = await self.read_response()
-        except SMTPServerDisconnected as error:
-            if (cut := self._cut_reply()) is not None:
-                return cut
-            raise self._broken(error) from None
-        except SMTPException as error:
-            raise self._broken(error) from None
-        return self._checked(code, text)
-
-    def _checked(self, code: int, text: str) -> Reply:
-        if code not in REPLY_CODES:
-            raise Broken(self.phase, "bad_reply")
-        return Reply(self.phase, code, text)
-
-    def _cut_reply(self) -> Reply | None:
-        """The first line of an answer whose other lines were lost: its code counts (RFC 5321 section 4.2.1)."""
-        line, end, _ = bytes(self._buffer).partition(b"\n")
-        return _read_line(self.phase, line) if end else None
-
-    def _early_reply(self) -> Refused | None:
-        """What a server said that would not wait for the end of the content."""
-        reply = _read_line(Phase.CONTENT, self._unasked.partition(b"\n")[0])
-        return Refused(reply) if reply is not None and reply.code >= 400 else None
-
-    @staticmethod
-    def _expect(reply: Reply, expected: Container[int]) -> Reply:
-        if reply.code not in expected:
-            raise Refused(reply)
-        return reply
-
-    def _must_be_in_step(self) -> None:
-        if not self.in_step:
-            raise Broken(self.phase, "out_of_step")
+        From the moment that the dot is written only the server knows the outcome.
+        """
+        self.phase = Phase.CONTENT
+        await self._must_not_be_interrupted()
+        self._write(tail + b".\r\n")
+        self._awaited.append(Phase.DOT)
+        return await self.hear()
 
     async def _must_not_be_interrupted(self) -> None:
         """Hears a refusal that would not wait. To write on to a server that has closed would lose its words."""
@@ -183,17 +225,39 @@ class Wire(SMTPProtocol):
             await asyncio.sleep(0)
         if early := self._early_reply():
             raise early
-        self._must_be_in_step()
+        self.must_be_in_step()
 
-    def _broken(self, error: Exception) -> Broken:
-        return Broken(self.phase, "bad_reply" if isinstance(error, SMTPResponseException) else "lost")
+    def must_be_in_step(self) -> None:
+        """Raises Broken where the server has said what nobody asked for."""
+        if not self.in_step:
+            raise Broken(self.phase, "out_of_step")
 
+    def say_goodbye(self) -> None:
+        """QUIT, without waiting for an answer; then the connection is closed."""
+        if self.transport is None:
+            return
+        if not self.transport.is_closing():
+            self.transport.write(b"QUIT\r\n")
+        self.transport.close()
 
-def _read_line(phase: Phase, line: bytes) -> Reply | None:
-    code = line[:3]
-    if not code.isdigit() or int(code) not in REPLY_CODES or line[3:4] not in (b"-", b" ", b"\r", b""):
-        return None
-    return Reply(phase, int(code), line[4:].decode("utf-8", "replace").strip())
+    def abort(self) -> None:
+        """Cuts the connection at once; what is still to be written is thrown away."""
+        self.in_step = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _write(self, octets: bytes) -> None:
+        if self._fault is not None or self.transport is None or self.transport.is_closing():
+            raise Broken(self.phase, self._fault or "lost")
+        self.transport.write(octets)
+
+    def _early_reply(self) -> Refused | None:
+        """What a server said that would not wait for the end of the content."""
+        try:
+            said = self._incoming.cut_reply()
+        except BadReply:
+            return None
+        return Refused(Reply(Phase.CONTENT, *said)) if said is not None and said.code >= 400 else None
 
 
 def _tls_code(error: ssl.SSLError) -> str:
