@@ -23,6 +23,7 @@ from posthouse.core.breaker import (
     after,
     begin_probe,
     counts,
+    drop_probe,
     end_probe,
     may_probe,
     ramp,
@@ -252,6 +253,11 @@ def test_the_probe_of_a_worker_that_died_lapses_and_the_next_may_probe() -> None
     breaker = begin_probe(probing(worker=7, now=NOW + 10), 8, NOW + 10 + LEASE_S, LEASE_S)
     assert breaker is not None
     assert breaker.probe_by == 8
+
+
+def test_a_probe_that_found_nothing_to_send_is_free_for_the_next() -> None:
+    assert may_probe(drop_probe(probing(worker=7, now=NOW + 10), 7), NOW + 10)
+    assert drop_probe(probing(worker=7), 8) == probing(worker=7)
 
 
 def test_a_probe_that_succeeds_closes_it() -> None:

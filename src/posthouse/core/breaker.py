@@ -131,6 +131,11 @@ def begin_probe(breaker: Breaker, worker: int, now: float, lease_s: float) -> Br
     return replace(breaker, probe_by=worker, probe_until=now + lease_s) if may_probe(breaker, now) else None
 
 
+def drop_probe(breaker: Breaker, worker: int) -> Breaker:
+    """The breaker after a probe that found nothing to send: the next may begin at once."""
+    return replace(breaker, probe_by=0, probe_until=0.0) if breaker.probe_by == worker else breaker
+
+
 def end_probe(breaker: Breaker, worker: int, failed: bool, now: float, chance: float) -> Breaker:
     """The breaker after a probe: whatever is no failure of the provider closes it.
 
