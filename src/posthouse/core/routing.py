@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+from posthouse.core.breaker import Breaker, BreakerState, after, counts, end_probe, ramp
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import SHARES, Failover, TypePolicy
 from posthouse.core.retry import Backoff, asked_wait_s
@@ -26,6 +27,10 @@ SPREAD: Final = 7919
 """A prime, so that the few sends of a standby are spread evenly over ids in a row."""
 
 
+CLEAN: Final = Breaker()
+"""That of a route that nothing ever happened to."""
+
+
 class RouteState(StrEnum):
     """Whether a route may be used."""
 
@@ -43,6 +48,8 @@ class RouteHealth:
     held_until: float = 0.0
     reason: str = ""
     strikes: int = 0  # holds in a row with nothing accepted between
+    breaker: Breaker = CLEAN
+    probing: bool = False  # this worker has leave for the one call that may find out whether the provider is back
 
     def closed(self, now: float) -> bool:
         """Whether a person keeps it closed now."""
@@ -50,13 +57,34 @@ class RouteHealth:
 
     def takes(self, now: float) -> bool:
         """Whether a call may start now."""
-        return now >= self.held_until
+        return now >= self.held_until and (self.probing or not self.is_tripped)
 
-    def slots(self, concurrency: int, now: float) -> int:
-        """How many calls at once it may have now: one while a stopped route is being tried again."""
+    @property
+    def is_tripped(self) -> bool:
+        """Whether its breaker is open: the provider fails, whoever asks it."""
+        return self.breaker.state is BreakerState.OPEN
+
+    def half_open(self, now: float) -> bool:
+        """Whether one call alone may find out how it is."""
+        return self.takes(now) and (self.probing or self.state is RouteState.STOPPED)
+
+    def slots(self, concurrency: int, now: float, chance: float = 0.0) -> int:
+        """How many calls at once it may have now: one while it is being tried again, then slowly more."""
         if not self.takes(now):
             return 0
-        return 1 if self.state is RouteState.STOPPED else concurrency
+        if self.half_open(now):
+            return 1
+        paused_until = max(self.breaker.closed_at, self.held_until if self.strikes else 0.0)
+        return ramp(concurrency, paused_until, now, chance) if paused_until else concurrency
+
+    @property
+    def opens_at(self) -> float:
+        """When a call may start again, as far as anybody can say."""
+        return max(self.held_until, self.breaker.opens_at) if self.is_tripped else self.held_until
+
+
+_WELL: Final[dict[str, Any]] = {"state": RouteState.OPEN, "held_until": 0.0, "reason": "", "strikes": 0}
+"""What an acceptance makes of a route that was held or stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +148,26 @@ def candidates(send: SendState, policy: TypePolicy, health: Mapping[str, RouteHe
 
 def opens_at(routes: Iterable[str], health: Mapping[str, RouteHealth], now: float) -> float:
     """When the first of `routes` may be used again; `now` if one may be used already, or there is none."""
-    return max(now, min((health[name].held_until if name in health else now for name in routes), default=now))
+    return max(now, min((health[name].opens_at if name in health else now for name in routes), default=now))
+
+
+def after_call(
+    health: RouteHealth, verdict: Verdict, successes: int, worker: int, now: float, chance: float
+) -> RouteHealth | None:
+    """The route's health after one call, and the successes that `worker` had there before it; None: as it is.
+
+    A route at fault stops by itself, whatever its breaker says.
+    """
+    changed = health_after(health, verdict, now, chance) or health
+    failed = None if verdict.outcome is Outcome.MISCONFIGURED else counts(verdict)
+    breaker = health.breaker
+    if health.is_tripped:
+        breaker = end_probe(breaker, worker, bool(failed), now, chance)
+    elif failed is not None:
+        breaker = after(breaker, successes, failed, now, chance)
+    tripped = failed and breaker.state is BreakerState.OPEN
+    changed = replace(changed, breaker=breaker, reason=_said(verdict) if tripped else changed.reason)
+    return None if changed == health else changed
 
 
 def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: float) -> RouteHealth | None:
@@ -130,7 +177,7 @@ def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: floa
     if verdict.outcome is Outcome.ACCEPTED:
         healthy = health.state is RouteState.OPEN and not health.strikes
         # While it is held, that was a call that had begun before: it says nothing about what comes after.
-        return None if healthy or not health.takes(now) else RouteHealth(health.name)
+        return None if healthy or now < health.held_until else replace(health, **_WELL)
     if verdict.outcome is Outcome.THROTTLED:
         asked = asked_wait_s(verdict.retry_after_s)
         wait = asked if asked is not None else THROTTLE_BACKOFF.delay_s(health.strikes + 1, chance)
@@ -145,8 +192,11 @@ def _held(health: RouteHealth, state: RouteState, until: float, verdict: Verdict
     """Held longer than it is, never shorter. Calls that were under way add no strike, but may ask for more time."""
     state = RouteState.STOPPED if health.state is RouteState.STOPPED else state
     until = max(until, health.held_until)
-    if not health.takes(now) and health.state is state:
+    if now < health.held_until and health.state is state:
         longer = until > health.held_until and verdict.retry_after_s is not None
         return replace(health, held_until=until) if longer else None
-    reason = " ".join(part for part in (verdict.code, verdict.text) if part)
-    return RouteHealth(health.name, state, until, reason, health.strikes + 1)
+    return replace(health, state=state, held_until=until, reason=_said(verdict), strikes=health.strikes + 1)
+
+
+def _said(verdict: Verdict) -> str:
+    return " ".join(part for part in (verdict.code, verdict.text) if part)

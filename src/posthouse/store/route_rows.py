@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from posthouse.core.breaker import Breaker, BreakerState
 from posthouse.core.routing import RouteHealth, RouteState
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
 from posthouse.store.schema import routes
@@ -14,7 +17,17 @@ from posthouse.store.schema import routes
 
 def health_of(row: Any) -> RouteHealth:
     """The health in a row."""
-    return RouteHealth(row.name, RouteState(row.state), row.held_until, row.reason, row.strikes)
+    breaker = _breaker(row.breaker)
+    return RouteHealth(row.name, RouteState(row.state), row.held_until, row.reason, row.strikes, breaker)
+
+
+def _breaker(stored: str | None) -> Breaker:
+    """The stored breaker; one that nothing ever happened to where there is none, or it can't be read."""
+    try:
+        parts = json.loads(stored or "{}")
+        return Breaker(**parts | {"state": BreakerState(parts.get("state", BreakerState.CLOSED))})
+    except (ValueError, TypeError, AttributeError):
+        return Breaker()
 
 
 def locked_health(connection: Connection, database: Database, name: str, now: float) -> RouteHealth:
@@ -49,5 +62,6 @@ def _values(health: RouteHealth, now: float) -> dict[str, Any]:
         "held_until": health.held_until,
         "reason": health.reason,
         "strikes": health.strikes,
+        "breaker": None if health.breaker == Breaker() else json.dumps(asdict(health.breaker)),
         "changed_at": now,
     }

@@ -229,6 +229,7 @@ routes = Table(
     Column("held_until", Instant, nullable=False),
     Column("reason", LongText, nullable=False, server_default=EMPTY),
     Column("strikes", Integer, nullable=False, server_default="0"),
+    Column("breaker", LongText),  # what all workers know of the provider's failures, as JSON; NULL: none
     Column("changed_at", Instant, nullable=False),
     **MYSQL_TABLE,
 )

@@ -57,7 +57,7 @@ class Caller:
         for report in revived:
             self._settler.add(report, nobody_waits)
         for each in (verdict, *(remainder.verdict for remainder in verdict.remainders)):
-            await self._routes.note(route, each, ended_at, self._chance.random())
+            await self._routes.note(route, each, ended_at - started_at, ended_at, self._chance.random())
 
     def _judge(self, claimed: ClaimedSend, route: str, verdict: Verdict) -> tuple[Verdict, list[Report]]:
         """The verdict as it counts after those before it, and the earlier sends to revive."""

@@ -87,7 +87,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     dead_after_s = parts.settings.dead_after
     places = Places(facts, parts.providers, parts.store.control, access, worker, pulse, dead_after_s, now)
     alarm = Alarm(parts.store.alerts, access, parts.alarm, now)
-    routes = Routes(facts, places, parts.store.control, access, alarm, now)
+    routes = Routes(facts, places, parts.store.control, access, alarm, worker, now, parts.chance.random())
     caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
     claims = Claims(parts.store.queue, access, worker, now)
     files = Files(parts.store.blobs, access)

@@ -115,7 +115,10 @@ class Dispatcher:
         await self._read_lanes()
         self._rounds += 1
         claimed = full = 0
-        for part, plan in self._shares():
+        shares = self._shares()
+        if await self._routes.begin_probes():
+            shares = self._shares()
+        for part, plan in shares:
             got = await self._claim(part, plan)
             claimed += got
             full += got == part.count

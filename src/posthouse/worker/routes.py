@@ -7,17 +7,38 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from typing import Final
 
+from posthouse.core.breaker import Tally, begin_probe, counts, may_probe
+from posthouse.core.concurrency import Adaptive, ended, tells
 from posthouse.core.outcome import Verdict
 from posthouse.core.policy import RouteFacts, TypePolicy
-from posthouse.core.routing import RouteHealth, RoutePlan, RouteState, candidates, health_after, opens_at, route_plan
+from posthouse.core.routing import (
+    RouteHealth,
+    RoutePlan,
+    RouteState,
+    after_call,
+    candidates,
+    health_after,
+    opens_at,
+    route_plan,
+)
 from posthouse.core.sends import SendState
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.control import Control
 from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.places import Places
+
+ADAPTIVE_FIRST: Final = 32.0
+"""So many calls at once a new worker begins with; the first windows double it."""
+
+TRYING_S: Final = 1.0
+TELL_EVERY_S: Final = 1.0
+PROBE_MARGIN_S: Final = 5.0
+PROBE_LEASE_MAX_S: Final = 60.0
 
 log = logging.getLogger("posthouse.worker")
 
@@ -32,9 +53,17 @@ class Routes:
         control: Control,
         access: StoreAccess,
         alarm: Alarm,
+        worker: int,
         now: Callable[[], float],
+        spread: float,
     ) -> None:
         self.facts = facts
+        self._worker = worker
+        self._spread = spread  # between 0 and 1, another one in each worker: how fast its traffic comes back
+        self._adaptive = {name: Adaptive(limit=ADAPTIVE_FIRST) for name in facts}
+        self._tallies: dict[str, Tally] = {}
+        self._told_at: dict[str, float] = {}
+        self._probes_wanted: set[str] = set()
         self._places = places
         self.health: dict[str, RouteHealth] = {}
         self.freed = asyncio.Event()  # set whenever a slot becomes free; whoever waits for it clears it
@@ -70,14 +99,36 @@ class Routes:
         if health is not None and not health.takes(self._now()):
             return 0
         places = self._places.allowed(route)
-        allowed = places if health is None else min(places, health.slots(places, self._now()))
+        allowed = places if health is None else min(places, health.slots(places, self._now(), self._spread))
         if places <= self._used[route]:
             self._places.miss(route)
-        return max(0, allowed - self._used[route])
+        return max(0, min(allowed, self._adaptive[route].allowed(places)) - self._used[route])
 
     def plan(self, policy: TypePolicy) -> RoutePlan | None:
         """The next call's route for every send of a type; None while none of its routes may be used."""
-        return route_plan(policy, self.health, self._now())
+        now = self._now()
+        for name in policy.routes:
+            if name in self.health and may_probe(self.health[name].breaker, now) and not self.health[name].probing:
+                self._probes_wanted.add(name)
+        return route_plan(policy, {name: self._as_planned(health, now) for name, health in self.health.items()}, now)
+
+    def _as_planned(self, health: RouteHealth, now: float) -> RouteHealth:
+        """A route that one call is trying takes no other one: they go where failover says."""
+        trying = health.half_open(now) and self._used[health.name]
+        return replace(health, held_until=now + TRYING_S) if trying else health
+
+    async def begin_probes(self) -> bool:
+        """Asks for the one call that may find out whether a failing provider is back, where there is mail for it.
+
+        Whether there is leave for one. Raises DatabaseUnavailable.
+        """
+        wanted, self._probes_wanted = self._probes_wanted, set()
+        for name in wanted:
+            lease_s = min(self.facts[name].timeout_s, PROBE_LEASE_MAX_S) + PROBE_MARGIN_S
+            begin = partial(_begin_probe, worker=self._worker, now=self._now(), lease_s=lease_s)
+            health = await self._access.run(self._control.change_route, name, begin, self._now())
+            self.health[name] = replace(health, probing=self._probes(health))
+        return any(self.health[name].probing for name in wanted)
 
     def candidates(self, send: SendState, policy: TypePolicy) -> tuple[str, ...]:
         """The routes that the send may take."""
@@ -91,26 +142,58 @@ class Routes:
         """Reads the table again if what is known is older than this."""
         begun_at = asyncio.get_running_loop().time()
         if self._read_at is None or begun_at - self._read_at >= older_than_s:
-            self.health = await self._access.run(self._control.route_health)
+            read = await self._access.run(self._control.route_health)
+            self.health = {name: replace(health, probing=self._probes(health)) for name, health in read.items()}
             self._read_at = begun_at
 
-    async def note(self, route: str, verdict: Verdict, now: float, chance: float) -> None:
-        """Lets a verdict change the route's health, here at once and for all workers."""
-        known = self.health.get(route, RouteHealth(route))
-        changed = health_after(known, verdict, now, chance)
+    def _probes(self, health: RouteHealth) -> bool:
+        probe = health.breaker
+        return health.is_tripped and probe.probe_by == self._worker and self._now() < probe.probe_until
+
+    async def note(self, route: str, verdict: Verdict, latency_s: float, now: float, chance: float) -> None:
+        """Lets a call change the route's health, here at once and for all workers."""
+        self._learn(route, verdict, latency_s, now)
+        known, tally = self.health.get(route, RouteHealth(route)), self._tallies.get(route, Tally())
+        succeeded = counts(verdict) is False
+        news = partial(after_call, verdict=verdict, worker=self._worker, now=now, chance=chance)
+        if succeeded:
+            self._tallies[route] = tally.with_success(now)
+            if known.breaker.is_clean(now) and health_after(known, verdict, now, chance) is None:
+                return  # nearly always
+            if not known.probing and now - self._told_at.get(route, 0.0) < TELL_EVERY_S:
+                return
+        decide = partial(news, successes=tally.successes(now) + succeeded)
+        changed = decide(known)
         if changed is None:
             return
-        self.health[route] = changed
-        decide = partial(health_after, verdict=verdict, now=now, chance=chance)
+        self._told_at[route], self._tallies[route] = now, Tally()
+        self.health[route] = replace(changed, probing=False)
         with suppress(DatabaseUnavailable):  # then it is held here, and the others find out by themselves
             self.health[route] = await self._access.run(self._control.change_route, route, decide, now)
         self._tell(known, self.health[route], now)
+
+    def _learn(self, route: str, verdict: Verdict, latency_s: float, now: float) -> None:
+        """How many calls at once the route takes well, from how long this one took."""
+        if (told := tells(verdict)) is not None:
+            maximum = self.facts[route].concurrency
+            self._adaptive[route] = ended(self._adaptive[route], latency_s, told, self._used[route], now, maximum)
 
     def _tell(self, before: RouteHealth, after: RouteHealth, now: float) -> None:
         if after.state is RouteState.STOPPED and before.state is not RouteState.STOPPED:
             self._alarm.sound(f"route {after.name}", f"it is stopped, its sends wait: {after.reason}")
             log.error("route %s is stopped, its sends wait: %s", after.name, after.reason)
-        elif after.state is RouteState.OPEN and before.state is RouteState.STOPPED:
+        elif after.is_tripped and not before.is_tripped:
+            self._alarm.sound(f"route {after.name}", f"its provider fails, nothing goes that way: {after.reason}")
+        elif _was_out(before) and not _was_out(after):
             log.warning("route %s works again", after.name)
         elif after.held_until > now:
             log.warning("route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)
+
+
+def _was_out(health: RouteHealth) -> bool:
+    return health.is_tripped or health.state is RouteState.STOPPED
+
+
+def _begin_probe(health: RouteHealth, worker: int, now: float, lease_s: float) -> RouteHealth | None:
+    breaker = begin_probe(health.breaker, worker, now, lease_s)
+    return None if breaker is None else replace(health, breaker=breaker)

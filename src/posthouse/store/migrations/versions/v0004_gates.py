@@ -1,9 +1,9 @@
-"""What all workers share of the gates: limits and alerts."""
+"""What all workers share of the gates: breakers, limits and alerts."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from posthouse.store.migrations.steps import create_table
+from posthouse.store.migrations.steps import add_column, create_table
 
 revision = "0004"
 down_revision = "0003"
@@ -16,7 +16,8 @@ EMPTY = sa.text("('')")
 
 
 def upgrade() -> None:
-    """Creates the tables."""
+    """Creates the tables, and adds the column."""
+    add_column("email_routes", sa.Column("breaker", LONG_TEXT))
     create_table(
         "email_limits",
         sa.Column("name", sa.String(190), primary_key=True),
