@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from posthouse.address import Address
 from posthouse.config import RouteSettings
 from posthouse.core.policy import TypePolicy
 from posthouse.email import Email
@@ -35,7 +36,9 @@ def enqueue(**parts: Any) -> None:
         for name in ("main", "standby")
     }
     policies = {"default": TypePolicy("default", routes=("main", "standby"))}
-    outbox = Outbox(policies, providers, sender_known=True, clock=lambda: 0.0, new_key=lambda: "key")
+    outbox = Outbox(
+        policies, providers, sender=Address("shop@example.com", "Shop"), clock=lambda: 0.0, new_key=lambda: "key"
+    )
     outbox.enqueue(NoConnection(), Email(key="k", to="ada@example.com", subject="s", text="t", **parts))
 
 

@@ -77,7 +77,7 @@ class Outbox(outbox.Outbox):
         super().__init__(
             app.policies,
             app.providers(),
-            sender_known=app.config.sender is not None,
+            sender=app.config.sender,
             clock=app.clock,
             new_key=new_idempotency_key,
         )

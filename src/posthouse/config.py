@@ -143,6 +143,14 @@ def _sender(value: object) -> Address:
         raise ValueError(error.reason) from None
 
 
+def _domain(value: object) -> str:
+    text = str(value).strip().casefold()
+    if not re.fullmatch(r"[^\s@/]+\.[^\s@/.]+", text):
+        raise ValueError(f"{value!r} is not a domain such as shop.example")
+    return text
+
+
+SenderDomain = Annotated[str, BeforeValidator(_domain)]
 SecretValue = Annotated[Secret, BeforeValidator(_secret), PlainSerializer(repr)]
 SenderValue = Annotated[Address, BeforeValidator(_sender), PlainSerializer(str)]
 
@@ -193,6 +201,13 @@ class RouteSettings(Settings):
     warm_up: WarmUpSettings | None = Field(
         None,
         description="A daily limit that grows: `{ start = 2026-12-01, first = 200, growth = 1.5, until = 50000 }`.",
+    )
+    sender_domains: tuple[SenderDomain, ...] = Field(
+        (),
+        description=(
+            "The domains that this account may send for, with all below them. Mail of another sender never goes this "
+            "way, not even when every other route is down. Default: any."
+        ),
     )
     connect_timeout: PositiveDuration = Field("2s", description="The longest wait for a connection.")  # type: ignore[assignment]
     timeout: PositiveDuration = Field(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from posthouse.address import Address
 from posthouse.core.policy import TypePolicy
 from posthouse.email import CheckedEmail, Email
 from posthouse.errors import InvalidEmail
@@ -38,13 +39,13 @@ class Outbox:
         policies: Mapping[str, TypePolicy],
         providers: Mapping[str, Provider],
         *,
-        sender_known: bool,
+        sender: Address | None,
         clock: Callable[[], float],
         new_key: Callable[[], str],
     ) -> None:
         self._policies = policies
         self._providers = providers
-        self._sender_known = sender_known
+        self._sender = sender
         self._clock = clock
         self._new_key = new_key
 
@@ -86,7 +87,7 @@ class Outbox:
         policy = self._policies.get(checked.type)
         if policy is None:
             raise InvalidEmail("type", f"{checked.type!r} is not configured (there are: {', '.join(self._policies)})")
-        if checked.content.sender is None and not self._sender_known:
+        if checked.content.sender is None and self._sender is None:
             raise InvalidEmail("sender", "is missing, and the configuration has no `sender` either")
         self._refuse_options_for_nobody(checked.content.options)
         self._refuse_what_no_route_carries(checked, policy)
@@ -103,8 +104,9 @@ class Outbox:
 
     def _refuse_what_no_route_carries(self, email: CheckedEmail, policy: TypePolicy) -> None:
         reasons = []
+        content = email.content if email.content.sender else replace(email.content, sender=self._sender)
         for name in policy.routes:
-            if not (refused := self._providers[name].refusals(email.content)):
+            if not (refused := self._providers[name].refusals(content)):
                 return
             reasons += [f"{name}: {reason}" for reason in refused]
         if reasons:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text, update
 
+from posthouse.address import Address
 from posthouse.core import intervention
 from posthouse.core.intervention import Intervention
 from posthouse.core.lifecycle import Status
@@ -63,7 +64,7 @@ def new_key() -> str:
 
 def outbox(clock: Callable[[], float] = time.time) -> Outbox:
     """An outbox that knows the types above."""
-    return Outbox(POLICIES, {}, sender_known=True, clock=clock, new_key=new_key)
+    return Outbox(POLICIES, {}, sender=Address("shop@example.com", "Shop"), clock=clock, new_key=new_key)
 
 
 def email(key: str, **fields: Any) -> Email:

@@ -284,7 +284,7 @@ class Anything(NoHtml):
 def outbox_over(**providers: Provider) -> Outbox:
     """An outbox whose only type uses these routes."""
     policies = {"receipt": TypePolicy("receipt", routes=tuple(providers))}
-    return Outbox(policies, providers, sender_known=True, clock=time.time, new_key=new_key)
+    return Outbox(policies, providers, sender=Address("shop@example.com", "Shop"), clock=time.time, new_key=new_key)
 
 
 def test_what_none_of_the_types_routes_carries_is_refused_with_each_reason(database: Database, store: Store) -> None:
@@ -311,7 +311,7 @@ def test_an_unknown_type_is_refused_with_those_there_are(database: Database) -> 
 
 
 def test_an_email_without_any_sender_is_refused(database: Database, store: Store) -> None:
-    nobody = Outbox(POLICIES, {}, sender_known=False, clock=time.time, new_key=new_key)
+    nobody = Outbox(POLICIES, {}, sender=None, clock=time.time, new_key=new_key)
 
     with pytest.raises(InvalidEmail) as refused:
         enqueue(database, email("k"), nobody)

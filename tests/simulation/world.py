@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from posthouse.address import Address
 from posthouse.config import Config, parse_config
 from posthouse.core.intervention import cancel
 from posthouse.core.policy import TypePolicy, type_policies
@@ -261,7 +262,7 @@ class Simulation:
         outbox = Outbox(
             world.policies,
             providers,
-            sender_known=True,
+            sender=Address("shop@example.com", "Shop"),
             clock=self._now,
             new_key=lambda: uuid.UUID(int=chance.getrandbits(128)).hex,
         )

@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from posthouse.address import Address
 from posthouse.config import Config, parse_config
 from posthouse.content import Content
 from posthouse.core.outcome import LookUp, Verdict
@@ -194,7 +195,7 @@ class Stage:
         outbox = Outbox(
             type_policies(self.config),
             self._providers(Process("application"), self.config),
-            sender_known=True,
+            sender=Address("shop@example.com", "Shop"),
             clock=self.now,
             new_key=lambda: next(self._keys),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.errors import InvalidEmail
 from tests.worker.stage import EPOCH, Stage, email, emails, play
 
 
@@ -133,5 +134,36 @@ def test_the_clock_of_the_machine_decides_nothing() -> None:
         stage.worker()
         await stage.until_status(accepted=1)
         assert EPOCH <= stage.row("k-1")["accepted_at"] < EPOCH + 10, "the worker's loop began at 0, far from it"
+
+    play(scene)
+
+
+def test_mail_goes_only_by_routes_that_may_send_for_its_sender_even_when_they_are_down() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.sandbox("standby", "refuse:until=2m")
+        stage.configure({"main": {"sender_domains": ["shop.example"]}, "standby": {}})
+        stage.enqueue(
+            email("ours", sender="orders@mail.shop.example"),
+            email("other", sender="a@elsewhere.example"),
+            email("nobody's"),
+        )
+        stage.worker()
+        await asyncio.sleep(60)
+        assert set(stage.copies("main")) == {"person-ours@example.com"}
+        await stage.until_status(within_s=900, accepted=3)
+        assert set(stage.copies("standby")) == {"person-other@example.com", "person-nobody's@example.com"}
+
+    play(scene)
+
+
+def test_an_email_that_no_route_may_send_is_refused_when_it_is_enqueued() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure({"main": {"sender_domains": ["shop.example"]}})
+        with pytest.raises(InvalidEmail, match=r"sends for shop\.example, not for a@elsewhere\.example"):
+            stage.enqueue(email("other", sender="a@elsewhere.example"))
+        with pytest.raises(InvalidEmail, match=r"not for shop@example\.com"):
+            stage.enqueue(email("by default"))
 
     play(scene)

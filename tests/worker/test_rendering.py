@@ -148,6 +148,6 @@ def test_without_any_sender_it_says_so(render: Render) -> None:
 )
 def test_content_that_cannot_be_read_says_why(body: str | None, reason: str) -> None:
     with pytest.raises(CannotRender) as raised:
-        Renderer.content(body)
+        Renderer(Path("nowhere"), None).content(body)
 
     assert reason in str(raised.value)

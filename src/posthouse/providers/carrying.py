@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
 from posthouse.attachment import AMP_TYPE, CALENDAR_TYPE
+from posthouse.config import RouteSettings
 from posthouse.content import Content
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.providers.body import Body
@@ -118,11 +119,14 @@ class Room:
         return [f"{n}: this route takes none" for n in given if n in self._homeless and n not in self._ignored]
 
 
-def too_large(content: Content, max_size: int) -> list[str]:
-    """Whether a message of this content is larger than its route takes, as a reason or none."""
-    if (size := content.encoded_size) <= max_size:
-        return []
-    return [f"content: about {size:,} bytes as it is sent; this route takes {max_size:,} (max_size)"]
+def refused_by_settings(content: Content, route: RouteSettings) -> Iterator[str]:
+    """Why the route's own settings keep this content from it, one reason a line, whatever its provider can carry."""
+    if (size := content.encoded_size) > route.max_size:
+        yield f"content: about {size:,} bytes as it is sent; this route takes {route.max_size:,} (max_size)"
+    if route.sender_domains and content.sender is not None:
+        domain = content.sender.email.rpartition("@")[2].casefold()
+        if not any(domain == own or domain.endswith(f".{own}") for own in route.sender_domains):
+            yield f"sender: this route sends for {', '.join(route.sender_domains)}, not for {content.sender.email}"
 
 
 def not_carried(reasons: Sequence[str]) -> Verdict:

@@ -15,7 +15,7 @@ from posthouse.core.outcome import Found, LookUp, Outcome, Subject, Verdict
 from posthouse.core.policy import RouteFacts
 from posthouse.errors import ConfigError
 from posthouse.providers.body import Body
-from posthouse.providers.carrying import Mail, Room, not_carried, too_large
+from posthouse.providers.carrying import Mail, Room, not_carried, refused_by_settings
 from posthouse.providers.credential import Credential
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.options import own_options
@@ -39,7 +39,7 @@ class HttpProvider:
         self._now = now
         self._body = Body(settings.body, settings.address_format)
         self._room = Room(self._body, settings.ignore)
-        self._max_size = route.max_size
+        self._route = route
         self._credential = Credential(f"routes.{name}", settings)
         self._headers = _with_defaults(settings.headers)
         self._facts = RouteFacts(
@@ -60,7 +60,7 @@ class HttpProvider:
 
     def refusals(self, content: Content) -> list[str]:
         """Why this route can't carry `content`, one reason a line."""
-        return [*self._lost(content), *too_large(content, self._max_size)]
+        return [*self._lost(content), *refused_by_settings(content, self._route)]
 
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call."""

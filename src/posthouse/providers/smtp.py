@@ -15,7 +15,7 @@ from posthouse.core.smtp_replies import Phase
 from posthouse.core.smtp_rules import all_refused, decide_reply, judge_fault, judge_reply, partly_accepted
 from posthouse.core.smtp_table import TOO_FAST
 from posthouse.errors import ConfigError
-from posthouse.providers.carrying import not_carried, too_large
+from posthouse.providers.carrying import not_carried, refused_by_settings
 from posthouse.providers.dkim import DkimSigner
 from posthouse.providers.mime import message_bytes, message_id_of
 from posthouse.providers.mime_headers import ascii_domain
@@ -38,7 +38,7 @@ class SmtpProvider:
 
     def __init__(self, name: str, route: RouteSettings, settings: SmtpSettings) -> None:
         self._settings = settings
-        self._max_size = route.max_size
+        self._route = route
         self._signer = _signer(f"routes.{name}", settings)
         self._dialogue_s = route.timeout
         self._credential = SmtpCredential(f"routes.{name}", settings)
@@ -60,7 +60,7 @@ class SmtpProvider:
 
     def refusals(self, content: Content) -> list[str]:
         """Why this route can't carry `content`. Tags and metadata stay in the ledger; all else has its place."""
-        return [*self._lost(content), *too_large(content, self._max_size)]
+        return [*self._lost(content), *refused_by_settings(content, self._route)]
 
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call.

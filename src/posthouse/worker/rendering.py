@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,13 +72,13 @@ class Renderer:
             options=content.options,
         )
 
-    @staticmethod
-    def content(body: str | None) -> Content:
-        """The stored content. Raises CannotRender."""
+    def content(self, body: str | None) -> Content:
+        """The stored content, with the sender that it goes out under. Raises CannotRender."""
         if body is None:
             raise CannotRender("its content is no longer kept")
         try:
-            return Content.from_json(body)
+            content = Content.from_json(body)
+            return content if content.sender else replace(content, sender=self._sender)
         except ValueError as error:
             raise CannotRender(f"its content can't be read: {error}") from error
 
