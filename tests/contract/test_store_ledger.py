@@ -8,6 +8,7 @@ from sqlalchemy import delete
 from posthouse.core.lifecycle import Status
 from posthouse.core.sends import SendState
 from posthouse.errors import UnknownSend
+from posthouse.store.ledger import Traffic
 from posthouse.store.schema import contents
 from tests.contract.store_support import Bench, accepted, at, lost, report, transient
 
@@ -182,3 +183,29 @@ def test_the_sends_of_one_state_are_listed_page_by_page(bench: Bench) -> None:
     assert [state.id for state in ledger.ids(Status.FAILED, None, 2)] == ids[:2]
     assert [state.id for state in ledger.ids(Status.FAILED, None, 9, above=ids[1])] == [ids[2], *news]
     assert [state.id for state in ledger.ids(Status.FAILED, "newsletter", 9)] == news
+
+
+def test_traffic_is_what_came_within_the_hour_and_was_accepted_in_the_busiest_minute_of_the_day(bench: Bench) -> None:
+    bench.put(30, "ended", created_at=bench.now - 3700.0, status="accepted")
+    bench.put(16, "older", created_at=bench.now - 3700.0)
+    bench.put(7, "newer", created_at=bench.now - 3500.0)
+    this_minute = bench.now // 60 * 60
+    for minute, count in ((-1500, 6), (-120, 4), (-2, 2), (-1, 1)):
+        for send in bench.claim(count):
+            moment = this_minute + 60.0 * minute + 30.0
+            bench.settle(report(send.state, accepted(), moment), now=moment)
+
+    assert bench.store.ledger.traffic(bench.now) == Traffic(created=7, accepted=4, pending=16 + 7 - 13)
+
+
+def test_there_is_no_traffic_on_an_empty_table(bench: Bench) -> None:
+    assert bench.store.ledger.traffic(bench.now) == Traffic(created=0, accepted=0, pending=0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 20])
+def test_the_hour_is_found_wherever_it_begins_among_the_ids(bench: Bench, count: int) -> None:
+    ids = bench.put(count, status="accepted")
+    for place, id_ in enumerate([*ids, None]):
+        if id_ is not None:
+            bench.edit(f"bulk-{place}", created_at=bench.now - 4000.0)
+        assert bench.store.ledger.traffic(bench.now).created == count - place - (id_ is not None)

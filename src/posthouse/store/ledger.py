@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, case, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, case, extract, func, literal, or_, select
 
 from posthouse.core.lifecycle import OPEN, Status
+from posthouse.core.outcome import Outcome
 from posthouse.core.sends import SendState
 from posthouse.errors import UnknownSend
 from posthouse.store.database import Database
@@ -17,6 +18,9 @@ from posthouse.text import unstorable
 
 FIND_SCANNED_ROWS: Final = 100_000
 """How many of the newest sends a search by part of a word looks through."""
+
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86400.0
 
 Json = dict[str, Any]
 
@@ -47,6 +51,15 @@ class LaneDepth:
     pending: int
     due: int
     oldest_due_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How much there is to do and how much was done: what a plan for an outage starts from."""
+
+    created: int  # within the last hour
+    accepted: int  # in the busiest minute of the last day
+    pending: int  # now
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +162,18 @@ class Ledger:
         with self._database.read() as connection:
             return {row.outcome: row._mapping["count"] for row in connection.execute(query)}
 
+    def traffic(self, now: float) -> Traffic:
+        """How many emails come, how many were accepted when it was busiest, and how many wait."""
+        minute = [extract(part, attempts.c.ended_at) for part in ("day", "hour", "minute")]
+        of_the_day = attempts.c.ended_at >= literal(now - DAY_S, Instant)
+        accepted = attempts.c.outcome == Outcome.ACCEPTED.value
+        in_minutes = select(func.count().label("count")).where(of_the_day, accepted).group_by(*minute).subquery()
+        with self._database.read() as connection:
+            first = _first_id_since(connection, now - HOUR_S)
+            created = connection.scalar(select(func.count()).select_from(sends).where(sends.c.id >= first))
+            busiest = connection.scalar(select(func.max(in_minutes.c.count)))
+        return Traffic(created or 0, busiest or 0, self.count(Status.PENDING))
+
     def ids(
         self, status: Status, type_: str | None, limit: int, above: int = 0, *, held: bool = False
     ) -> list[NamedSend]:
@@ -167,6 +192,20 @@ class Ledger:
         query = select(func.count()).select_from(sends).where(*_in_state(status, type_, held))
         with self._database.read() as connection:
             return connection.scalar(query) or 0
+
+
+def _first_id_since(connection: Connection, since: float) -> int:
+    """The id from which on sends were created after `since`: ids grow with time, and no index has the time itself."""
+    low, high = 0, (connection.scalar(select(func.max(sends.c.id))) or 0) + 1
+    while low < high:
+        middle = (low + high) // 2
+        next_ = select(sends.c.id, sends.c.created_at).where(sends.c.id >= middle).order_by(sends.c.id).limit(1)
+        row = connection.execute(next_).first()
+        if row is None or row.created_at >= since:
+            high = middle
+        else:
+            low = row.id + 1
+    return low
 
 
 def _in_state(status: Status, type_: str | None, held: bool) -> list[ColumnElement[bool]]:
