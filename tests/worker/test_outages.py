@@ -164,6 +164,6 @@ def test_an_email_that_no_route_may_send_is_refused_when_it_is_enqueued() -> Non
         with pytest.raises(InvalidEmail, match=r"sends for shop\.example, not for a@elsewhere\.example"):
             stage.enqueue(email("other", sender="a@elsewhere.example"))
         with pytest.raises(InvalidEmail, match=r"not for shop@example\.com"):
-            stage.enqueue(email("by default"))
+            stage.enqueue(email("default"))
 
     play(scene)

@@ -16,6 +16,7 @@ from posthouse.cli import (
     find,
     init,
     interventions,
+    plan,
     reconcile,
     route,
     sandbox,
@@ -104,6 +105,7 @@ add_command(app, send.send, panel=ACT)
 add_command(app, status.status, panel=ASK)
 add_command(app, find.find, panel=ASK)
 add_command(app, show.show, panel=ASK)
+add_command(app, plan.plan, panel=ASK)
 add_command(app, interventions.retry, panel=ACT)
 add_command(app, interventions.cancel, panel=ACT)
 add_command(app, interventions.resolve, panel=ACT)

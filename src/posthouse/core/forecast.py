@@ -34,10 +34,9 @@ class Forecast:
 
     plan: Plan
     backlog: float  # when the outage ends, without what has expired
-    drain_s: float | None  # from the end of the outage until nothing waits; None: never
+    drain_s: float | None  # from the end of the outage until nothing waits; None: never, it stays or grows
     oldest_s: float  # how old the oldest is when it is sent or expires; inf: older and older
     expired: float  # until nothing waits; inf: it never ends
-    growth: float  # so many more wait each second, for ever
     expiry: float  # so many expire each second, for ever
 
     @property
@@ -68,12 +67,11 @@ def forecast(plan: Plan) -> Forecast:
     expired = plan.pending - served + plan.arrivals * plan.outage_s - newcomers
     spare = plan.capacity - plan.arrivals
     if spare < 0:
-        endless = math.isinf(plan.max_age_s)
-        growth, expiry = (-spare, 0.0) if endless else (0.0, -spare)
-        return Forecast(plan, kept + newcomers, None, plan.max_age_s, expired if endless else math.inf, growth, expiry)
+        for_ever = (expired, 0.0) if math.isinf(plan.max_age_s) else (math.inf, -spare)
+        return Forecast(plan, kept + newcomers, None, plan.max_age_s, *for_ever)
     drain_s = _drain_s(served + newcomers, spare) if plan.arrivals else turn_s
     oldest_s = waited_s + turn_s if plan.arrivals or plan.pending else 0.0
-    return Forecast(plan, kept + newcomers, None if math.isinf(drain_s) else drain_s, oldest_s, expired, 0.0, 0.0)
+    return Forecast(plan, kept + newcomers, None if math.isinf(drain_s) else drain_s, oldest_s, expired, 0.0)
 
 
 def _pending(plan: Plan) -> tuple[float, float, float]:
