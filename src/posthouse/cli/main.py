@@ -16,6 +16,7 @@ from posthouse.cli import (
     find,
     init,
     interventions,
+    pause,
     plan,
     reconcile,
     route,
@@ -110,6 +111,8 @@ add_command(app, interventions.retry, panel=ACT)
 add_command(app, interventions.cancel, panel=ACT)
 add_command(app, interventions.resolve, panel=ACT)
 add_command(app, reconcile.reconcile, panel=ACT)
+add_command(app, pause.pause, panel=ACT)
+add_command(app, pause.resume, panel=ACT)
 add_command(routes, route.close)
 add_command(routes, route.open_, name="open")
 

@@ -45,7 +45,7 @@ class Operations:
                 self._start_afresh(connection, state, made, now, max_age_s, new_key)
             apply(connection, [Step(state, made.change)], now)
             key = connection.scalar(select(sends.c.dedupe_key).where(sends.c.id == send_id))
-            _audit(connection, now, who, action, str(key), detail)
+            write_audit(connection, now, who, action, str(key), detail)
             return made.change.status
 
     def _start_afresh(
@@ -69,13 +69,14 @@ class Operations:
         with self._database.write() as connection:
             locked_health(connection, self._database, health.name, now)
             write_health(connection, health, now)
-            _audit(connection, now, who, action, health.name, detail)
+            write_audit(connection, now, who, action, health.name, detail)
 
     def audit(self, who: str, action: str, subject: str, detail: str, now: float) -> None:
         """Writes one line of audit that changes no send."""
         with self._database.write() as connection:
-            _audit(connection, now, who, action, subject, detail)
+            write_audit(connection, now, who, action, subject, detail)
 
 
-def _audit(connection: Connection, now: float, who: str, action: str, subject: str, detail: str) -> None:
+def write_audit(connection: Connection, now: float, who: str, action: str, subject: str, detail: str) -> None:
+    """One line of `email_audit`."""
     connection.execute(insert(audit).values(at=now, who=who, action=action, subject=subject, detail=detail))

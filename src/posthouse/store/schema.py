@@ -268,6 +268,19 @@ limits = Table(
     **MYSQL_TABLE,
 )
 
+switches = Table(
+    "email_switches",
+    metadata,
+    Column("scope", String(12), primary_key=True),  # what is closed: all, type, service, campaign, group, lane
+    Column("value", String(190), primary_key=True),
+    Column("reason", LongText, nullable=False, server_default=EMPTY),
+    Column("who", String(255), nullable=False),
+    Column("since", Instant, nullable=False),
+    Column("until", Instant),  # when it opens by itself
+    Column("resumed_at", Instant),  # a person opened it: kept for a while, because traffic comes back slowly
+    **MYSQL_TABLE,
+)
+
 alerts = Table(
     "email_alerts",
     metadata,

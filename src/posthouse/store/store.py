@@ -12,6 +12,7 @@ from posthouse.store.pacing import Pacing
 from posthouse.store.queue import Queue
 from posthouse.store.retention import Retention
 from posthouse.store.sweeps import Sweeps
+from posthouse.store.switchboard import Switchboard
 
 
 class Store:
@@ -27,4 +28,5 @@ class Store:
         self.ledger = Ledger(database)
         self.operations = Operations(database)
         self.pacing = Pacing(database)
+        self.switches = Switchboard(database)
         self.retention = Retention(database)

@@ -28,10 +28,11 @@ class ClaimedSend:
     idempotency_key: str
     body: str | None  # the stored content; None when it is gone
     due_at: float
+    lane: str
     date: float  # when it was taken for its first call: the message's Date, the same on every call
 
 
-_PLAIN: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at)
+_PLAIN: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at, sends.c.lane)
 _COLUMNS: Final = (*_PLAIN, column("date", Instant))
 _NAMES: Final = (
     ", ".join(f"email_sends.{plain.name}" for plain in _PLAIN)
@@ -91,8 +92,8 @@ def take(connection: Connection, taking: Taking, lane: bool, parameters: dict[st
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedSend:
-    key, idempotency_key, due_at, date, body = row[len(STATE_COLUMNS) :]
-    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, date)
+    key, idempotency_key, due_at, lane, date, body = row[len(STATE_COLUMNS) :]
+    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, lane, date)
 
 
 def _take_locked(connection: Connection, taking: Taking, lane: bool, parameters: dict[str, Any]) -> Sequence[Any]:

@@ -23,6 +23,7 @@ from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
 from posthouse.worker.dispatcher import Dispatcher
 from posthouse.worker.files import Files
+from posthouse.worker.gates import Gates
 from posthouse.worker.housekeeping import Heartbeat, Housekeeping
 from posthouse.worker.pace import Pace
 from posthouse.worker.places import Places
@@ -91,9 +92,12 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
     claims = Claims(parts.store.queue, access, worker, now)
     files = Files(parts.store.blobs, access)
-    pace = Pace(parts.pace, parts.store.pacing, access, alarm, now)
-    starter = Starter(claims, caller, routes, pace, settler, parts.renderer, files, pulse, now)
-    reconciler = Reconciler(claims, caller, routes, pace, settler, parts.renderer, files, pulse, now, parts.chance)
+    gates = Gates(parts.store.switches, access, now)
+    pace = Pace(parts.pace, gates, parts.store.pacing, access, alarm, now)
+    starter = Starter(claims, caller, routes, pace, gates, settler, parts.renderer, files, pulse, now)
+    reconciler = Reconciler(
+        claims, caller, routes, pace, gates, settler, parts.renderer, files, pulse, now, parts.chance
+    )
     return Crew(
         access=access,
         alarm=alarm,
@@ -102,7 +106,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
         settler=settler,
         reconciler=reconciler,
         dispatcher=Dispatcher(
-            claims, starter, parts.policies, routes, pace, settler, pulse, parts.settings, now, parts.chance
+            claims, starter, parts.policies, routes, pace, gates, settler, pulse, parts.settings, now, parts.chance
         ),
         heartbeat=Heartbeat(parts.store, access, worker, pulse, clock, parts.settings.heartbeat),
         housekeeping=Housekeeping(

@@ -16,13 +16,14 @@ from posthouse.errors import DatabaseUnavailable, PosthouseError
 from posthouse.store.queue import DueTime
 from posthouse.store.taking import ClaimedSend
 from posthouse.worker.claims import Claims
+from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Pace
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import BACKLOG_MAX, Settler
 from posthouse.worker.starter import Starter
 
-HEALTH_AGE_MAX_S: Final = 1.0
+HEALTH_AGE_MAX_S: Final = 0.5
 LANES_AGE_MAX_S: Final = 0.5
 """While lanes keep filling their share, they are looked for anew only this often."""
 
@@ -46,6 +47,7 @@ class Dispatcher:
         policies: Mapping[str, TypePolicy],
         routes: Routes,
         pace: Pace,
+        gates: Gates,
         settler: Settler,
         pulse: Pulse,
         settings: WorkerSettings,
@@ -57,6 +59,7 @@ class Dispatcher:
         self._policies = policies
         self._routes = routes
         self._pace = pace
+        self._gates = gates
         self._settler = settler
         self._pulse = pulse
         self._settings = settings
@@ -112,6 +115,7 @@ class Dispatcher:
         if not self._pulse.may_start or self._settler.backlog > BACKLOG_MAX:
             return self._settings.poll_max
         await self._routes.refresh(HEALTH_AGE_MAX_S)
+        await self._gates.refresh()
         await self._read_lanes()
         self._rounds += 1
         claimed = full = 0
@@ -154,7 +158,7 @@ class Dispatcher:
         plans: dict[str, RoutePlan] = {}
         for lane in self._lanes:
             due = lane.at <= now and self._rests_until.get(lane.lane, now) <= now
-            policy = self._policy(lane.lane) if due else None
+            policy = self._policy(lane.lane) if due and not self._gates.closing(lane.lane) else None
             plan = None if policy is None else self._routes.plan(policy)
             if policy is None or plan is None:
                 continue
@@ -182,7 +186,7 @@ class Dispatcher:
         paced = 0
         for send in claimed:
             on_plan = send.state.route == plan.first
-            self._starter.start(send, part.lane, leave.slot(paced) if on_plan else None)
+            self._starter.start(send, leave.slot(paced) if on_plan else None)
             paced += on_plan
         await self._pace.give_back(leave, leave.count - paced)
         if claimed:

@@ -13,6 +13,7 @@ from posthouse.errors import DatabaseUnavailable
 from posthouse.store.pacing import Pacing
 from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm
+from posthouse.worker.gates import Gates
 
 LATE_MAX_S: Final = 0.25
 """A slot that could not be used within this time of its own is let go: later ones are others'."""
@@ -52,8 +53,15 @@ class Pace:
     """Asks for leave, gives back what is not used, and waits for the moment."""
 
     def __init__(
-        self, policy: PacePolicy, pacing: Pacing, access: StoreAccess, alarm: Alarm, now: Callable[[], float]
+        self,
+        policy: PacePolicy,
+        gates: Gates,
+        pacing: Pacing,
+        access: StoreAccess,
+        alarm: Alarm,
+        now: Callable[[], float],
     ) -> None:
+        self._gates = gates
         self._policy = policy
         self._pacing = pacing
         self._access = access
@@ -62,7 +70,7 @@ class Pace:
 
     async def ask(self, lane: str, route: str, want: int) -> Leave:
         """Leave for up to `want` sends. Raises DatabaseUnavailable."""
-        limits = self._policy.limits(lane, route, self._now())
+        limits = (*self._policy.limits(lane, route, self._now()), *self._gates.pace(lane))
         if not limits:
             return Leave(want, 0.0)
         permit, warnings = await self._access.run(self._pacing.permit, limits, want, self._now())

@@ -21,6 +21,7 @@ from posthouse.store.taking import ClaimedSend
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.files import Files
+from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Pace
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.rendering import CannotRender, Renderer
@@ -44,6 +45,7 @@ class Reconciler:
         caller: Caller,
         routes: Routes,
         pace: Pace,
+        gates: Gates,
         settler: Settler,
         renderer: Renderer,
         files: Files,
@@ -55,6 +57,7 @@ class Reconciler:
         self._caller = caller
         self._routes = routes
         self._pace = pace
+        self._gates = gates
         self._settler = settler
         self._renderer = renderer
         self._files = files
@@ -69,6 +72,7 @@ class Reconciler:
 
     async def sweep(self) -> int:
         """One step for every unknown send that is due; how many steps. Raises DatabaseUnavailable."""
+        await self._gates.refresh()
         lease_s = LEASE_MARGIN_S + max((facts.timeout_s for facts in self._routes.facts.values()), default=0.0)
         steps = 0
         while self._pulse.may_start and not self._stopping:
@@ -99,7 +103,8 @@ class Reconciler:
     async def _ask(self, taken: ClaimedSend, facts: RouteFacts, chosen: Plan) -> None:
         """Replays or looks up, where the route is free to be asked."""
         state, now = taken.state, self._now()
-        if not self._routes.free(facts.name):
+        closed = chosen.resolver is Resolver.REPLAY and self._gates.closing(taken.lane)
+        if closed or not self._routes.free(facts.name):
             self._report(state, partial(waited, at=now + BUSY_WAIT_S, reason=chosen.reason))
             return
         try:
@@ -117,7 +122,7 @@ class Reconciler:
         async with self._files.of(state.id, content) as files:
             message = self._renderer.message(state.id, taken.idempotency_key, content, taken.date, files)
             if chosen.resolver is Resolver.REPLAY:
-                slot = await self._pace.ask_one(state.type, facts.name)
+                slot = await self._pace.ask_one(taken.lane, facts.name)
                 if (again_at := await self._pace.wait(slot, len(message.recipients))) is not None:
                     self._report(state, partial(waited, at=again_at, reason=chosen.reason))
                     return

@@ -19,6 +19,7 @@ from posthouse.store.taking import ClaimedSend
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.files import Files
+from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Pace, Slot
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.rendering import CannotRender, Renderer
@@ -46,6 +47,7 @@ class Starter:
         caller: Caller,
         routes: Routes,
         pace: Pace,
+        gates: Gates,
         settler: Settler,
         renderer: Renderer,
         files: Files,
@@ -56,6 +58,7 @@ class Starter:
         self._caller = caller
         self._routes = routes
         self._pace = pace
+        self._gates = gates
         self._settler = settler
         self._renderer = renderer
         self._files = files
@@ -68,18 +71,18 @@ class Starter:
         """Begins no call any more: what is not under way is given back."""
         self._stopping = True
 
-    def start(self, claimed: ClaimedSend, lane: str, slot: Slot | None) -> None:
+    def start(self, claimed: ClaimedSend, slot: Slot | None) -> None:
         """Takes a claimed send to its end. `slot` is its leave to go by its planned route; None where it needs one."""
-        task = asyncio.create_task(self._dispatch(claimed, lane, slot))
+        task = asyncio.create_task(self._dispatch(claimed, slot))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _dispatch(self, claimed: ClaimedSend, lane: str, slot: Slot | None) -> None:
+    async def _dispatch(self, claimed: ClaimedSend, slot: Slot | None) -> None:
         """From a claim to a call, or to the reason why there is none."""
         state = claimed.state
         async with AsyncExitStack() as held:  # until the call has ended
             try:
-                prepared = await self._prepare(claimed, lane, slot, held)
+                prepared = await self._prepare(claimed, slot, held)
             except CannotRender as error:
                 self._settle(state, partial(refuse, reason=str(error)))
             except DatabaseUnavailable:
@@ -96,7 +99,7 @@ class Starter:
                     await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
 
     async def _prepare(
-        self, claimed: ClaimedSend, lane: str, slot: Slot | None, held: AsyncExitStack
+        self, claimed: ClaimedSend, slot: Slot | None, held: AsyncExitStack
     ) -> tuple[str, OutgoingMessage] | None:
         """The route and the message of a call that may begin now; None where it may not, and then that is settled.
 
@@ -105,7 +108,7 @@ class Starter:
         state = claimed.state
         content = self._renderer.content(claimed.body)
         able = self._able(state, content)
-        if not self._may_begin(state, able):
+        if not self._may_begin(claimed, able):
             return None
         route = next((name for name in able if self._routes.free(name)), None)
         if route is None:
@@ -118,16 +121,16 @@ class Starter:
         files = await held.enter_async_context(self._files.of(state.id, content))
         message = self._renderer.message(state.id, claimed.idempotency_key, content, claimed.date, files)
         own = slot if route == state.route else None
-        if not await self._on_time(state, lane, route, own, len(message.recipients)):
+        if not await self._on_time(claimed, route, own, len(message.recipients)):
             return None
-        return (route, message) if self._may_begin(state, (route,)) else None
+        return (route, message) if self._may_begin(claimed, (route,)) else None
 
-    async def _on_time(self, state: SendState, lane: str, route: str, slot: Slot | None, recipients: int) -> bool:
+    async def _on_time(self, claimed: ClaimedSend, route: str, slot: Slot | None, recipients: int) -> bool:
         """Waits for the moment when the call may begin. If there is none, the send is given back."""
-        slot = slot or await self._pace.ask_one(lane, route)
+        slot = slot or await self._pace.ask_one(claimed.lane, route)
         again_at = await self._pace.wait(slot, recipients)
         if again_at is not None:
-            self._settle(state, partial(release, again_at=again_at))
+            self._settle(claimed.state, partial(release, again_at=again_at))
         return again_at is None
 
     def _able(self, state: SendState, content: Content) -> Sequence[str]:
@@ -141,12 +144,12 @@ class Starter:
             raise CannotRender("none of its type's routes can carry it")
         return able
 
-    def _may_begin(self, state: SendState, routes: Sequence[str]) -> bool:
+    def _may_begin(self, claimed: ClaimedSend, routes: Sequence[str]) -> bool:
         """Whether a call on one of the routes may begin now. If not, the send has ended or is given back."""
-        now = self._now()
+        state, now = claimed.state, self._now()
         if state.expires_at <= now:
             self._settle(state, end_life)
-        elif self._stopping or not self._pulse.may_start:
+        elif self._stopping or not self._pulse.may_start or self._gates.closing(claimed.lane):
             self._settle(state, partial(release, again_at=now))
         elif self._routes.opens_at(routes) > now:
             self._settle(state, partial(release, again_at=self._wait_until(routes)))

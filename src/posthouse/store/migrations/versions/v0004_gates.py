@@ -1,4 +1,4 @@
-"""What all workers share of the gates: breakers, limits and alerts."""
+"""What all workers share of the gates: breakers, limits, switches and alerts."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -24,6 +24,16 @@ def upgrade() -> None:
         sa.Column("tat", INSTANT, nullable=False),
         sa.Column("parts", LONG_TEXT, nullable=False, server_default=EMPTY),
         sa.Column("warned_at", INSTANT, nullable=False),
+    )
+    create_table(
+        "email_switches",
+        sa.Column("scope", sa.String(12), primary_key=True),
+        sa.Column("value", sa.String(190), primary_key=True),
+        sa.Column("reason", LONG_TEXT, nullable=False, server_default=EMPTY),
+        sa.Column("who", sa.String(255), nullable=False),
+        sa.Column("since", INSTANT, nullable=False),
+        sa.Column("until", INSTANT),
+        sa.Column("resumed_at", INSTANT),
     )
     create_table(
         "email_alerts",
