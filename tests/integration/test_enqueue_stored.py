@@ -319,3 +319,12 @@ def test_an_email_without_any_sender_is_refused(database: Database, store: Store
 
     assert refused.value.field == "sender"
     assert Content.from_json(store.ledger.story("k").body or "").sender == Address("shop@shop.example", "Shop")
+
+
+def test_the_lane_of_an_email_says_its_mailbox_group_where_it_has_one(database: Database, store: Store) -> None:
+    enqueue(database, email("a", to="ada@gmail.com"))
+    enqueue(database, email("b", to="ada@example.com", service="shop"))
+    enqueue(database, email("c", to="ada@hotmail.fr", service="shop"))
+
+    lanes = {send["dedupe_key"]: send["lane"] for send in store.ledger.find([], None, 9)}
+    assert lanes == {"a": "receipt///gmail", "b": "receipt/shop", "c": "receipt/shop//microsoft"}

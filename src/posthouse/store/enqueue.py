@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from posthouse.core.lanes import lane_name
 from posthouse.core.lifecycle import Status
+from posthouse.core.mailbox_groups import OTHER, mailbox_group
 from posthouse.email import CheckedEmail
 from posthouse.errors import KeyReused
 from posthouse.store.batch import Batch, Kind, str_time
@@ -328,6 +329,12 @@ def _ascii(said: str | None) -> str | None:
     return None if said is None else json.dumps(said)
 
 
+def _group(address: str) -> str:
+    """The mailbox group that is part of the lane's name; those of no group are the lane without one."""
+    group = mailbox_group(address)
+    return "" if group == OTHER else group
+
+
 def _new_row(new: NewSend, now: float, own_clock: bool) -> tuple[Any, ...]:
     email, content = new.email, new.email.content
     recipients = content.recipients
@@ -339,7 +346,7 @@ def _new_row(new: NewSend, now: float, own_clock: bool) -> tuple[Any, ...]:
         email.fingerprint,
         new.idempotency_key,
         email.type,
-        lane_name(email.type, email.service or ""),
+        lane_name(email.type, email.service or "", mailbox_group=_group(recipients[0].email)),
         recipients[0].folded[:ADDRESS_CHARS],
         json.dumps([recipient.email for recipient in recipients], ensure_ascii=False),
         Status.WAITING.value if email.after else Status.PENDING.value,
