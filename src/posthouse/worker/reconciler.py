@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -103,6 +104,9 @@ class Reconciler:
     async def _ask(self, taken: ClaimedSend, facts: RouteFacts, chosen: Plan) -> None:
         """Replays or looks up, where the route is free to be asked."""
         state, now = taken.state, self._now()
+        self._routes.want(facts.name)
+        with suppress(DatabaseUnavailable):
+            await self._routes.begin_probes()
         closed = chosen.resolver is Resolver.REPLAY and self._gates.closing(taken.lane)
         if closed or not self._routes.free(facts.name):
             self._report(state, partial(waited, at=now + BUSY_WAIT_S, reason=chosen.reason))

@@ -108,9 +108,14 @@ class Routes:
         """The next call's route for every send of a type; None while none of its routes may be used."""
         now = self._now()
         for name in policy.routes:
-            if name in self.health and may_probe(self.health[name].breaker, now) and not self.health[name].probing:
-                self._probes_wanted.add(name)
+            self.want(name)
         return route_plan(policy, {name: self._as_planned(health, now) for name, health in self.health.items()}, now)
+
+    def want(self, route: str) -> None:
+        """Says that there is mail for the route: if its provider fails, it is time to see whether it is back."""
+        health = self.health.get(route)
+        if health is not None and may_probe(health.breaker, self._now()) and not health.probing:
+            self._probes_wanted.add(route)
 
     def _as_planned(self, health: RouteHealth, now: float) -> RouteHealth:
         """A route that one call is trying takes no other one: they go where failover says."""
