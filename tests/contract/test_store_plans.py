@@ -20,6 +20,7 @@ from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import migrate
 from posthouse.store.schema import Instant, sends
 from posthouse.store.store import Store
+from tests.conftest import OwnPostgres
 from tests.contract.store_support import DAY_S, Bench, accepted, report
 
 FINISHED, OTHER_LANE, FUTURE, FEW = 50_000, 20_000, 20_000, 200
@@ -218,6 +219,14 @@ def test_settling_goes_by_primary_key_alone(bench: Bench) -> None:
     assert plans
     assert {plan.indexes for plan in plans} == {frozenset()}
     assert [fault for plan in plans for fault in plan.faults] == []
+
+
+def test_settling_goes_by_primary_key_in_a_small_table_that_was_never_analysed_too(postgres: OwnPostgres) -> None:
+    with closing(open_database(postgres.create(), time.time)) as database:
+        migrate(database)
+        bench = Bench(Store(database))
+        _fill(bench, 2000, "done-", status="accepted", next_try_at=literal(None, Instant))
+        test_settling_goes_by_primary_key_alone(bench)
 
 
 def test_an_exact_word_is_found_without_a_walk(bench: Bench) -> None:

@@ -70,8 +70,9 @@ def judge_fault(fault: Fault, text: str, *, secrets: Iterable[str] = ()) -> Verd
 
 def decide_reply(reply: Reply) -> SmtpRule:
     """The rule that decides a reply."""
-    short = replace(reply, text=reply.text[:JUDGED_CHARS_MAX])
-    rule = first_match(short, SMTP_RULES)
+    if len(reply.text) > JUDGED_CHARS_MAX:
+        reply = replace(reply, text=reply.text[:JUDGED_CHARS_MAX])
+    rule = first_match(reply, SMTP_RULES)
     if rule is None:
         raise AssertionError(f"no rule decides {reply.code} at {reply.phase}")
     return rule

@@ -161,7 +161,7 @@ class Wire(asyncio.Protocol):
         """Sends commands in one go; each one's reply is then to be heard, in the same order."""
         self.phase = commands[0].phase
         self.must_be_in_step()
-        if any(_CONTROL.search(command.line) for command in commands):
+        if _CONTROL.search(b"".join(command.line for command in commands)):
             raise ValueError("a command with a control character")
         self._write(b"".join(command.line + b"\r\n" for command in commands))
         self._awaited.extend(command.phase for command in commands)

@@ -282,14 +282,19 @@ def _apply_sql(dialect: str) -> TextClause:
         by_id = "STRAIGHT_JOIN email_sends FORCE INDEX (PRIMARY) ON email_sends.id = changed.id"
         return text(f"UPDATE {given} {by_id} SET {sets}")
     sets = ", ".join(f"{column} = {value}" for column, value in _SETS.items())
-    return text(f"UPDATE email_sends SET {sets} FROM {given} WHERE email_sends.id = changed.id")
+    # PostgreSQL can't tell how many rows a document has, and would rather read a whole table of some thousands.
+    by_id = " AND email_sends.id = ANY(:ids)" if dialect == POSTGRESQL else ""
+    return text(f"UPDATE email_sends SET {sets} FROM {given} WHERE email_sends.id = changed.id{by_id}")
 
 
 def apply(connection: Connection, steps: Sequence[Step], now: float) -> None:
     """Writes the changes. The rows must be locked."""
+    dialect = connection.dialect.name
     for part in _each_send_once(steps):
-        document = _CHANGED.document(connection.dialect.name, (_change_row(step, now) for step in part))
-        connection.execute(_apply_sql(connection.dialect.name), {"changed": document})
+        parameters: dict[str, Any] = {"changed": _CHANGED.document(dialect, (_change_row(step, now) for step in part))}
+        if dialect == POSTGRESQL:
+            parameters["ids"] = [step.state.id for step in part]
+        connection.execute(_apply_sql(dialect), parameters)
     finished = [step.state.id for step in steps if step.change.delete_content]
     if finished:
         remove_contents(connection, finished)
