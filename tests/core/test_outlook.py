@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posthouse.core.breaker import Breaker, BreakerState
 from posthouse.core.outlook import DELAYED_FROM_S, RESEND_AFTER_S, Outlook, Reason, Waiting, outlook
-from posthouse.core.policy import TypePolicy
-from posthouse.core.routing import RouteHealth, RouteState
+from posthouse.core.policy import Failover, TypePolicy
+from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
 from posthouse.core.switches import Scope, Switch
 from tests.core.strategies import NOW
 
@@ -53,6 +54,30 @@ def test_with_all_routes_held_it_leaves_when_the_first_opens() -> None:
 def test_with_all_routes_stopped_nobody_can_say() -> None:
     told = asked(STOPPED, replace(STOPPED, name="standby"))
     assert (told.delayed, told.by_s, told.reason) == (True, None, Reason.NO_ROUTE)
+
+
+def test_with_every_provider_failing_nobody_can_say_although_they_are_tried_every_few_seconds() -> None:
+    tripped = RouteHealth("main", reason="503", breaker=Breaker(BreakerState.OPEN, held_until=NOW + 3))
+    told = asked(tripped, replace(tripped, name="standby"))
+    assert (told.delayed, told.by_s, told.reason) == (True, None, Reason.NO_ROUTE)
+    assert asked(tripped).reason is Reason.ON_TIME
+
+
+def test_a_route_that_a_person_has_closed_opens_at_its_time_or_when_they_say_so() -> None:
+    closed = RouteHealth("main", RouteState.CLOSED, NOW + 600, "moving away")
+    for_ever = RouteHealth("standby", RouteState.CLOSED, FOR_EVER)
+    assert (asked(closed, for_ever).by_s, asked(closed, for_ever).reason) == (602.0, Reason.NO_ROUTE)
+    assert asked(replace(closed, held_until=FOR_EVER), for_ever).by_s is None
+    assert asked(closed).reason is Reason.ON_TIME
+
+
+def test_where_a_person_decides_on_failover_only_the_first_route_counts() -> None:
+    manual = replace(POLICY, failover=Failover.MANUAL)
+    assert outlook(manual, {"main": MAIN_HELD}, None, BUSY, NOW).by_s == 122.0
+
+
+def test_a_type_without_routes_never_leaves() -> None:
+    assert outlook(replace(POLICY, routes=()), {}, None, BUSY, NOW).reason is Reason.NO_ROUTE
 
 
 def test_with_one_stopped_and_one_held_it_waits_for_the_held_one_at_most() -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from posthouse.core.policy import TypePolicy
-from posthouse.core.routing import RouteHealth, RouteState, opens_at
+from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState, in_use
 from posthouse.core.switches import Switch
 
 DELAYED_FROM_S: Final = 30.0
@@ -75,14 +75,17 @@ def _closed(
     """Why nothing of the type may start now, and for how long."""
     if switch is not None:
         return Reason.PAUSED, None if switch.until is None else switch.until - now, switch.reason
-    opens_s = opens_at(policy.routes, health, now) - now
-    known = [health[name] for name in policy.routes if name in health]
-    stopped = len(known) == len(policy.routes) and all(route.state is RouteState.STOPPED for route in known)
-    if not stopped and opens_s < DELAYED_FROM_S:
+    routes = [health.get(name, RouteHealth(name)) for name in in_use(policy, health, now) or policy.routes]
+    known_s = [max(0.0, route.opens_at - now) for route in routes if not _waits_for_somebody(route)]
+    opens_s = min(known_s, default=None)
+    if opens_s is not None and opens_s < DELAYED_FROM_S:
         return Reason.ON_TIME, opens_s, ""
-    told = "; ".join(f"{route.name}: {route.reason}" for route in known)
-    # A stopped route is tried again at its time, but somebody has to mend it first.
-    return Reason.NO_ROUTE, None if stopped else opens_s, told
+    return Reason.NO_ROUTE, opens_s, "; ".join(f"{route.name}: {route.reason}" for route in routes)
+
+
+def _waits_for_somebody(route: RouteHealth) -> bool:
+    """Whether nobody can say when it works again: at its time it is only tried, or not even that."""
+    return route.state is RouteState.STOPPED or route.is_tripped or route.opens_at >= FOR_EVER
 
 
 def _told(policy: TypePolicy, reason: Reason, by_s: float | None, detail: str) -> Outlook:
