@@ -162,7 +162,7 @@ def after_call(
     failed = None if verdict.outcome is Outcome.MISCONFIGURED else counts(verdict)
     breaker = health.breaker
     if health.is_tripped:
-        breaker = end_probe(breaker, worker, bool(failed), now, chance)
+        breaker = end_probe(breaker, worker, failed, now, chance)
     elif failed is not None:
         breaker = after(breaker, successes, failed, now, chance)
     tripped = failed and breaker.state is BreakerState.OPEN
