@@ -216,7 +216,7 @@ def test_each_opening_soon_after_the_last_is_longer() -> None:
 
 
 def test_an_opening_long_after_the_last_is_a_first_one() -> None:
-    closed = end_probe(opened(strikes=6), 7, False, NOW, chance=0.0)
+    closed = end_probe(opened(strikes=6, held_s=0.0), 7, False, NOW, chance=0.0)
     later = failed(closed, STREAK_MAX, now=NOW + FORGIVEN_AFTER_S)
     assert later.strikes == 1
     assert failed(closed, STREAK_MAX, now=NOW + FORGIVEN_AFTER_S / 2).strikes == 7
@@ -272,11 +272,22 @@ def test_a_probe_that_fails_opens_it_for_longer_and_frees_the_next_probe() -> No
     assert may_probe(breaker, breaker.held_until)
 
 
-def test_of_a_lapsed_probe_only_good_news_counts() -> None:
+def test_a_probe_that_says_nothing_about_the_provider_closes_it_too() -> None:
+    assert end_probe(probing(), 7, None, NOW + 11, chance=0.0).state is CLOSED
+
+
+def test_of_a_lapsed_probe_only_a_success_counts() -> None:
     breaker = begin_probe(probing(worker=7, now=NOW + 10), 8, NOW + 40, LEASE_S)
     assert breaker is not None
     assert end_probe(breaker, 7, True, NOW + 41, chance=0.0) == breaker
+    assert end_probe(breaker, 7, None, NOW + 41, chance=0.0) == breaker
     assert end_probe(breaker, 7, False, NOW + 41, chance=0.0).state is CLOSED
+
+
+@pytest.mark.parametrize("failed", [True, False, None])
+def test_of_calls_that_were_under_way_when_it_opened_none_counts(failed: bool | None) -> None:
+    breaker = opened(held_s=2.5)
+    assert end_probe(breaker, 7, failed, NOW + 2.4, chance=0.0) == breaker
 
 
 def test_a_probe_that_is_reported_after_it_closed_changes_nothing() -> None:

@@ -7,8 +7,9 @@ How a worker uses it, so that a route that is well costs nothing:
   the row's lock, and hands over what it has tallied. It does the same without a failure when it refreshes what it
   knows, at most once a second, while the breaker is not clean: so the others learn that it works for somebody.
 - Open: no call starts, sends stay pending and lose nothing, failover applies. From `held_until` on, `may_probe`; who
-  gets a changed breaker from `begin_probe`, under the row's lock, makes one call and reports it with `end_probe`. The
-  probe of a worker that died lapses with its lease, which is a little more than the call may take.
+  gets a changed breaker from `begin_probe`, under the row's lock, makes one call. Each call that ends now is
+  told with `end_probe`, which knows the probe from those that had begun before. The probe of a worker that died lapses
+  with its lease, which is a little more than the call may take.
 - Closed again (and after a hold by Retry-After) traffic comes back slowly: `ramp`.
 """
 
@@ -136,16 +137,19 @@ def drop_probe(breaker: Breaker, worker: int) -> Breaker:
     return replace(breaker, probe_by=0, probe_until=0.0) if breaker.probe_by == worker else breaker
 
 
-def end_probe(breaker: Breaker, worker: int, failed: bool, now: float, chance: float) -> Breaker:
-    """The breaker after a probe: whatever is no failure of the provider closes it.
+def end_probe(breaker: Breaker, worker: int, failed: bool | None, now: float, chance: float) -> Breaker:
+    """The breaker after a call that ended while it was open; `failed` is what `counts` says of it.
 
-    From a worker whose probe has lapsed only good news counts; the failure may be that of its own network.
+    Whatever is no failure of the provider closes it when it comes from who probes. From anybody else only a success
+    counts, and only once a probe may begin: before, it comes from a call that had begun before.
     """
     if breaker.state is BreakerState.CLOSED:
         return breaker
-    if not failed:
-        return Breaker(strikes=breaker.strikes, closed_at=now)
-    return _opened(breaker, now, chance) if breaker.probe_by == worker else breaker
+    probes = breaker.probe_by == worker
+    if failed:
+        return _opened(breaker, now, chance) if probes else breaker
+    late_success = failed is False and now >= breaker.held_until
+    return Breaker(strikes=breaker.strikes, closed_at=now) if probes or late_success else breaker
 
 
 def ramp(concurrency: int, reopened_at: float, now: float, chance: float) -> int:

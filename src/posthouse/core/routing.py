@@ -114,7 +114,7 @@ def route_plan(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float
 
     After a failure the next route of the type's order comes first.
     """
-    routes = _in_use(policy, health, now)
+    routes = in_use(policy, health, now)
     open_routes = [name for name in routes if _takes(health.get(name), now)]
     if not open_routes:
         return None
@@ -127,7 +127,7 @@ def route_plan(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float
     return RoutePlan(open_routes[0], after, not policy.unknown_may_change_route, standby, share)
 
 
-def _in_use(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> tuple[str, ...]:
+def in_use(policy: TypePolicy, health: Mapping[str, RouteHealth], now: float) -> tuple[str, ...]:
     """The routes of a type that nobody has closed; where a person decides on failover, the first of them alone."""
     routes = tuple(name for name in policy.routes if name not in health or not health[name].closed(now))
     return routes[:1] if policy.failover is Failover.MANUAL else routes
@@ -143,7 +143,7 @@ def candidates(send: SendState, policy: TypePolicy, health: Mapping[str, RouteHe
         return tuple(name for name in policy.routes if name == send.route)
     if policy.failover is Failover.AUTOMATIC:
         return policy.routes
-    return _in_use(policy, health, now) or policy.routes[:1]
+    return in_use(policy, health, now) or policy.routes[:1]
 
 
 def opens_at(routes: Iterable[str], health: Mapping[str, RouteHealth], now: float) -> float:
@@ -162,7 +162,7 @@ def after_call(
     failed = None if verdict.outcome is Outcome.MISCONFIGURED else counts(verdict)
     breaker = health.breaker
     if health.is_tripped:
-        breaker = end_probe(breaker, worker, bool(failed), now, chance)
+        breaker = end_probe(breaker, worker, failed, now, chance)
     elif failed is not None:
         breaker = after(breaker, successes, failed, now, chance)
     tripped = failed and breaker.state is BreakerState.OPEN
