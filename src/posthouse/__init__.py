@@ -9,6 +9,7 @@ from posthouse.address import Address
 from posthouse.app import Outbox
 from posthouse.attachment import Alternative, Attachment
 from posthouse.config import Config, load_config
+from posthouse.core.outlook import Outlook
 from posthouse.email import Email
 from posthouse.errors import (
     CallerError,
@@ -40,6 +41,7 @@ __all__ = [
     "NotPossible",
     "OperatorError",
     "Outbox",
+    "Outlook",
     "PosthouseError",
     "SchemaError",
     "UnknownSend",

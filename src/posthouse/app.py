@@ -26,10 +26,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from posthouse import outbox
 from posthouse.config import Config, load_config
+from posthouse.core.lanes import lane_name, type_of
 from posthouse.core.outcome import Verdict
+from posthouse.core.outlook import Outlook, outlook
 from posthouse.core.pace_policy import pace_policy
 from posthouse.core.policy import TypePolicy, type_policies
-from posthouse.errors import ConfigError
+from posthouse.core.switches import Switches
+from posthouse.errors import ConfigError, InvalidEmail
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
 from posthouse.providers.transport import AiohttpTransport, TransportOptions
@@ -81,6 +84,23 @@ class Outbox(outbox.Outbox):
             clock=app.clock,
             new_key=new_idempotency_key,
         )
+        self._app = app
+
+    def outlook(self, type_: str, service: str = "") -> Outlook:
+        """Whether an email of this type would leave in a moment, else when, and when to offer another one.
+
+        For the words on a page: an estimate from what all workers know, read on a connection of its own in a few
+        milliseconds. Raises InvalidEmail for a type that is not configured, DatabaseUnavailable.
+        """
+        policy = self._app.policies.get(type_)
+        if policy is None:
+            raise InvalidEmail("type", f"{type_!r} is not configured (there are: {', '.join(self._app.policies)})")
+        store = self._app.store
+        now = store.ledger.now()
+        switches = Switches(row.switch for row in store.switches.rows() if row.resumed_at is None)
+        closing = switches.closing(lane_name(type_, service), now)
+        lanes = [lane.lane for lane in store.queue.due_lanes() if type_of(lane.lane) == type_]
+        return outlook(policy, store.control.route_health(), closing, store.ledger.waiting(lanes, now), now)
 
 
 class App:

@@ -14,7 +14,7 @@ def test_a_pause_says_how_much_waits_and_what_expires(shell: Shell) -> None:
     said = shell.run("pause", "--type", "default", "--why", "wrong words", "--by", "grace").flat
 
     assert "Type default is paused." in said
-    assert "2 sends wait there. 0 of them expire within a day if nobody resumes, the first in 3 d" in said
+    assert "2 sends waiting there. 0 of them expire within a day if nobody resumes, the first in 3 d" in said
     assert "posthouse resume --type default" in said
 
 
@@ -35,3 +35,22 @@ def test_a_pause_with_an_end_tells_it(shell: Shell) -> None:
 @pytest.mark.parametrize("options", [(), ("--all", "--type", "x"), ("--type", "x", "--for", "soon")])
 def test_what_makes_no_sense_is_refused(shell: Shell, options: tuple[str, ...]) -> None:
     assert shell.run("pause", *options).code == 2
+
+
+def test_what_is_paused_is_seen_in_status_and_in_the_story_of_what_waits(shell: Shell) -> None:
+    shell.send("a")
+    shell.run("pause", "--type", "default", "--why", "wrong words", "--by", "grace", "--for", "2h")
+
+    assert "type default is paused by grace, resumes in 2 h" in shell.run("status").flat.replace(" 1 h 59 min", " 2 h")
+    (switch,) = shell.json("status")["switches"]
+    assert (switch["scope"], switch["value"], switch["reason"], switch["who"]) == (
+        "type",
+        "default",
+        "wrong words",
+        "grace",
+    )
+    told = shell.json("show", "a")["next"]
+    assert "it waits: type default is paused by grace" in told["text"]
+    assert told["commands"] == ["posthouse resume --type default"]
+    shell.run("resume", "--type", "default")
+    assert shell.json("status")["switches"] == []

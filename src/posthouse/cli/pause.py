@@ -107,7 +107,7 @@ def _waiting(app: App, switch: Switch, now: float) -> tuple[Json, list[str]]:
         "expiring": waiting.expiring,
         "first_expires_at": iso(waiting.first_expires_at),
     }
-    lines = [f"{count(waiting.pending, 'send')} wait there."]
+    lines = [f"{count(waiting.pending, 'send')} waiting there."]
     if waiting.first_expires_at is not None:
         span = "until then" if switch.until is not None else "within a day"
         first = coming(waiting.first_expires_at, now)

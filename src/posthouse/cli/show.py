@@ -14,10 +14,12 @@ from posthouse.app import App
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import iso
 from posthouse.cli.output import Answer, Json, Line, size
+from posthouse.cli.standing import closed_now
 from posthouse.cli.story import NextStep, Surroundings, folded, is_held, next_step, timeline
 from posthouse.cli.story_lines import heading_lines, standing_lines, time_lines
 from posthouse.content import Content, StoredFile
 from posthouse.core.policy import Category, TypePolicy
+from posthouse.core.switches import Switches
 from posthouse.store.ledger import Story
 
 EXCERPT_CHARS: Final = 2000
@@ -52,7 +54,7 @@ def show(
     app, width = call.app, call.output.width
     story = app.store.ledger.story(key)
     policy = app.policies.get(story.send["type"])
-    around = surroundings(app, policy)
+    around = surroundings(app, policy, story.send["lane"])
     step = next_step(story, around)
     readable = _readable(story, policy)
     raw = raw and not readable.secret
@@ -66,7 +68,7 @@ def show(
     return Answer(document, lines)
 
 
-def surroundings(app: App, policy: TypePolicy | None) -> Surroundings:
+def surroundings(app: App, policy: TypePolicy | None, lane: str) -> Surroundings:
     """What the next step of a send of this type depends on, as it stands now."""
     now = app.store.ledger.now()
     alive_since = now - app.config.worker.dead_after
@@ -75,6 +77,7 @@ def surroundings(app: App, policy: TypePolicy | None) -> Surroundings:
         policy=policy,
         facts={name: provider.facts for name, provider in app.providers().items()},
         health=app.store.control.route_health(),
+        closed_by=Switches(closed_now(app.store, now)).closing(lane, now),
         workers_alive={worker.id for worker in app.store.control.workers() if worker.heartbeat_at >= alive_since},
     )
 

@@ -10,8 +10,10 @@ from posthouse.app import App
 from posthouse.cli.moments import coming, duration
 from posthouse.cli.output import count
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
+from posthouse.core.switches import Switch
 from posthouse.store.control import WorkerRow
 from posthouse.store.ledger import LaneDepth
+from posthouse.store.store import Store
 
 RECENT_S: Final = 300.0
 
@@ -26,6 +28,7 @@ class Whole:
     lanes: Sequence[LaneDepth]
     routes: Mapping[str, RouteHealth]  # every configured route, and those that the table knows
     workers: Sequence[WorkerRow]
+    switches: Sequence[Switch]  # what people keep closed now
     outcomes: Mapping[str, int]  # of the last RECENT_S
     types: frozenset[str]  # configured here
     dead_after_s: float
@@ -67,10 +70,23 @@ def look(app: App) -> Whole:
         lanes=ledger.lanes(now),
         routes=known | control.route_health(),
         workers=control.workers(),
+        switches=closed_now(app.store, now),
         outcomes=ledger.recent_outcomes(now - RECENT_S),
         types=frozenset(app.policies),
         dead_after_s=app.config.worker.dead_after,
     )
+
+
+def closed_now(store: Store, now: float) -> list[Switch]:
+    """The kill switches that keep something closed."""
+    return [row.switch for row in store.switches.rows() if row.resumed_at is None and row.switch.is_on(now)]
+
+
+def switch_words(switch: Switch, now: float) -> str:
+    """A kill switch in words."""
+    what = f"{switch.scope} {switch.value}".strip()
+    end = "" if switch.until is None else f", resumes {coming(switch.until, now)}"
+    return f"{what} is paused by {switch.who}{end}" + (f": {switch.reason}" if switch.reason else "")
 
 
 def problems(whole: Whole, oldest_s: float) -> list[Problem]:

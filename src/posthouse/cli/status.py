@@ -12,9 +12,10 @@ from posthouse.cli.failures import Exit
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration, duration_option, iso, local
 from posthouse.cli.output import Answer, Json, Line, columns, count
-from posthouse.cli.standing import RECENT_S, Problem, Whole, look, problems, route_words
+from posthouse.cli.standing import RECENT_S, Problem, Whole, look, problems, route_words, switch_words
 from posthouse.core.lanes import type_of
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
+from posthouse.core.switches import Switch
 from posthouse.store.control import WorkerRow
 from posthouse.store.ledger import LaneDepth
 
@@ -43,6 +44,7 @@ def _lines(whole: Whole, found: Sequence[Problem], database: str) -> Iterator[Li
             ["", _not_accepted(whole)],
             *_labelled("Workers", _workers(whole)),
             *_labelled("Routes", [f"{h.name}: {route_words(h, whole.now)}" for h in whole.routes.values()]),
+            *_labelled("Paused", [switch_words(switch, whole.now) for switch in whole.switches]),
             [f"Last {duration(RECENT_S)}", _outcomes(whole)],
         ]
     )
@@ -111,6 +113,7 @@ def _document(whole: Whole, found: Sequence[Problem], database: str) -> Json:
         "oldest_due_s": None if oldest_s is None else round(oldest_s, 3),
         "workers": [_worker_document(worker, whole) for worker in whole.workers],
         "routes": [_route_document(health, whole.now) for health in whole.routes.values()],
+        "switches": [_switch_document(switch) for switch in whole.switches],
         "lanes": [_lane_document(lane, whole) for lane in whole.lanes],
         "outcomes": {"since": iso(whole.now - RECENT_S), **whole.outcomes},
         "problems": [{"name": p.name, "text": p.text, "do": p.do} for p in found],
@@ -145,6 +148,17 @@ def _state(health: RouteHealth, now: float) -> str:
     if health.closed(now):
         return "closed"
     return "open" if health.takes(now) else "held"
+
+
+def _switch_document(switch: Switch) -> Json:
+    return {
+        "scope": switch.scope.value,
+        "value": switch.value,
+        "reason": switch.reason,
+        "who": switch.who,
+        "since": iso(switch.since),
+        "until": iso(switch.until),
+    }
 
 
 def _lane_document(lane: LaneDepth, whole: Whole) -> Json:

@@ -9,12 +9,14 @@ from itertools import groupby
 from typing import Any, Final
 
 from posthouse.cli.moments import coming, duration
+from posthouse.cli.standing import switch_words
 from posthouse.core.lifecycle import TERMINAL, Status
 from posthouse.core.outcome import Found
 from posthouse.core.policy import RouteFacts, TypePolicy
 from posthouse.core.reconcile import Resolver, plan
 from posthouse.core.routing import RouteHealth, RouteState
 from posthouse.core.sends import SendState, Via
+from posthouse.core.switches import Switch
 from posthouse.store.ledger import Story
 
 SHOWN_ALIKE: Final = 2
@@ -54,6 +56,7 @@ class Surroundings:
     facts: Mapping[str, RouteFacts]
     health: Mapping[str, RouteHealth]
     workers_alive: Collection[int]
+    closed_by: Switch | None = None  # the kill switch that keeps its lane closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,9 @@ def _next_of_pending(story: Story, around: Surroundings) -> NextStep:
         return NextStep(f"its type {send['type']} is not configured here: a worker that knows it has to send it")
     if not around.policy.routes:
         return NextStep("its type has no route, so nothing can send it; configure one", ("posthouse config check",))
+    if (switch := around.closed_by) is not None:
+        option = f"--{switch.scope} {switch.value}".strip()
+        return NextStep(f"it waits: {switch_words(switch, now)}", (f"posthouse resume {option}",))
     routes = _possible_routes(story.state, around.policy)
     if not routes:
         text = f"its type no longer uses {send['route']}, which may have accepted it; it waits until it expires"

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, case, extract, func, l
 
 from posthouse.core.lifecycle import OPEN, Status
 from posthouse.core.outcome import Outcome
+from posthouse.core.outlook import Waiting
 from posthouse.core.sends import SendState
 from posthouse.errors import UnknownSend
 from posthouse.store.database import Database
@@ -21,6 +22,9 @@ FIND_SCANNED_ROWS: Final = 100_000
 
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
+
+WAITING_COUNTED: Final = 10_000
+LATELY_S: Final = 120.0
 
 Json = dict[str, Any]
 
@@ -152,6 +156,16 @@ class Ledger:
         with self._database.read() as connection:
             return [LaneDepth(*row) for row in connection.execute(query)]
 
+    def waiting(self, lanes: Sequence[str], now: float) -> Waiting:
+        """What is due in these lanes, counted no further than WAITING_COUNTED in each, and what left lately."""
+        lately = (attempts.c.ended_at >= literal(now - LATELY_S, Instant), attempts.c.outcome == Outcome.ACCEPTED.value)
+        left = select(attempts.c.id).where(*lately).limit(WAITING_COUNTED).subquery()
+        with self._database.read() as connection:
+            found = [_due(connection, lane, now) for lane in lanes]
+            accepted = connection.scalar(select(func.count()).select_from(left)) or 0
+        oldest = min((at for _, at in found if at is not None), default=now)
+        return Waiting(sum(count for count, _ in found), max(0.0, now - oldest), accepted / LATELY_S)
+
     def recent_outcomes(self, since: float) -> dict[str, int]:
         """How many attempts ended in each outcome since then."""
         query = (
@@ -206,6 +220,14 @@ def _first_id_since(connection: Connection, since: float) -> int:
         else:
             low = row.id + 1
     return low
+
+
+def _due(connection: Connection, lane: str, now: float) -> tuple[int, float | None]:
+    """How much is due in a lane, and since when; both by the due index."""
+    due = (status_is(Status.PENDING), sends.c.lane == lane, sends.c.next_try_at <= literal(now, Instant))
+    some = select(sends.c.id).where(*due).limit(WAITING_COUNTED).subquery()
+    count = connection.scalar(select(func.count()).select_from(some)) or 0
+    return count, connection.scalar(select(func.min(sends.c.next_try_at)).where(*due))
 
 
 def _in_state(status: Status, type_: str | None, held: bool) -> list[ColumnElement[bool]]:
