@@ -108,7 +108,7 @@ class Reconciler:
         with suppress(DatabaseUnavailable):
             await self._routes.begin_probes()
         closed = chosen.resolver is Resolver.REPLAY and self._gates.closing(taken.lane)
-        if closed or not self._routes.free(facts.name):
+        if closed or not self._routes.room(facts.name):
             self._report(state, partial(waited, at=now + BUSY_WAIT_S, reason=chosen.reason))
             return
         try:

@@ -94,6 +94,11 @@ class Routes:
             self.freed.set()
 
     def free(self, route: str) -> int:
+        """How many sends to claim for the route now: what it has room for and takes well."""
+        takes_well = self._adaptive[route].allowed(self.facts[route].concurrency)
+        return max(0, min(self.room(route), takes_well - self._used[route]))
+
+    def room(self, route: str) -> int:
         """How many calls may start on the route now."""
         health = self.health.get(route)
         if health is not None and not health.takes(self._now()):
@@ -102,7 +107,7 @@ class Routes:
         allowed = places if health is None else min(places, health.slots(places, self._now(), self._spread))
         if places <= self._used[route]:
             self._places.miss(route)
-        return max(0, min(allowed, self._adaptive[route].allowed(places)) - self._used[route])
+        return max(0, allowed - self._used[route])
 
     def plan(self, policy: TypePolicy) -> RoutePlan | None:
         """The next call's route for every send of a type; None while none of its routes may be used."""
@@ -138,6 +143,11 @@ class Routes:
     def candidates(self, send: SendState, policy: TypePolicy) -> tuple[str, ...]:
         """The routes that the send may take."""
         return candidates(send, policy, self.health, self._now())
+
+    def any_takes(self, names: Iterable[str]) -> bool:
+        """Whether a call may start now on one of these routes."""
+        now = self._now()
+        return any(name not in self.health or self.health[name].takes(now) for name in names)
 
     def opens_at(self, names: Iterable[str]) -> float:
         """When the first of these routes may be used; now if one may be used already."""

@@ -110,7 +110,7 @@ class Starter:
         able = self._able(state, content)
         if not self._may_begin(claimed, able):
             return None
-        route = next((name for name in able if self._routes.free(name)), None)
+        route = next((name for name in able if self._routes.room(name)), None)
         if route is None:
             self._settle(state, partial(release, again_at=self._now() + NO_SLOT_WAIT_S))
             return None
@@ -151,7 +151,7 @@ class Starter:
             self._settle(state, end_life)
         elif self._stopping or not self._pulse.may_start or self._gates.closing(claimed.lane):
             self._settle(state, partial(release, again_at=now))
-        elif self._routes.opens_at(routes) > now:
+        elif not self._routes.any_takes(routes):
             self._settle(state, partial(release, again_at=self._wait_until(routes)))
         else:
             return True
