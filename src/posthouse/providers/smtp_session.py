@@ -15,7 +15,7 @@ from posthouse.core.smtp_replies import Phase, Reply
 from posthouse.errors import ConfigError
 from posthouse.providers.smtp_auth import SmtpCredential, authenticate, chosen_method
 from posthouse.providers.smtp_settings import Security, SmtpSettings
-from posthouse.providers.smtp_wire import Broken, Refused, Wire
+from posthouse.providers.smtp_wire import Broken, Connect, Refused, Wire
 from posthouse.providers.transport import connect_code, system_detail
 
 SUCCESS: Final = range(200, 300)
@@ -144,15 +144,18 @@ class Session:
 class SessionOpener:
     """Makes connections of one route: connected, encrypted and let in."""
 
-    def __init__(self, settings: SmtpSettings, credential: SmtpCredential, connect_timeout_s: float) -> None:
+    def __init__(
+        self, settings: SmtpSettings, credential: SmtpCredential, connect: Connect, connect_timeout_s: float
+    ) -> None:
         self._settings = settings
         self._credential = credential
+        self._connect = connect
         self._connect_timeout_s = connect_timeout_s
         self._context: ssl.SSLContext | None = None
 
     async def open(self, deadline: float) -> Session:
         """A new session. Raises Refused and Broken; then nothing is left open."""
-        wire = await self._connect(deadline)
+        wire = await self._connection(deadline)
         try:
             async with within(deadline, lambda: wire.phase):
                 return await self._let_in(wire)
@@ -163,19 +166,16 @@ class SessionOpener:
             wire.abort()
             raise
 
-    async def _connect(self, deadline: float) -> Wire:
-        server, loop = self._settings.url, asyncio.get_running_loop()
+    async def _connection(self, deadline: float) -> Wire:
+        server = self._settings.url
         context = self._tls() if server.security is Security.TLS else None
-        until = min(deadline, loop.time() + self._connect_timeout_s)
+        until = min(deadline, asyncio.get_running_loop().time() + self._connect_timeout_s)
         try:
             async with asyncio.timeout_at(until):
-                _, wire = await loop.create_connection(
-                    Wire, server.host, server.port, ssl=context, server_hostname=server.host if context else None
-                )
+                return await self._connect(server.host, server.port, context)
         except OSError as error:  # ssl.SSLError and TimeoutError are among them
             detail = " ".join(filter(None, [f"{server.host}:{server.port}", system_detail(error)]))
             raise Broken(Phase.CONNECT, connect_code(error), detail) from None
-        return wire
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Container
+from collections.abc import Awaitable, Callable, Container
 from typing import Final, cast
 
 from aiosmtplib.errors import SMTPException, SMTPResponseException, SMTPServerDisconnected
@@ -181,6 +181,17 @@ class Wire(SMTPProtocol):
 
     def _broken(self, error: Exception) -> Broken:
         return Broken(self.phase, "bad_reply" if isinstance(error, SMTPResponseException) else "lost")
+
+
+Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Wire]]
+"""Makes a connection to a host and a port, with TLS from the first byte where there is a context. Raises OSError."""
+
+
+async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Wire:
+    """A connection over the network."""
+    loop = asyncio.get_running_loop()
+    _, wire = await loop.create_connection(Wire, host, port, ssl=tls, server_hostname=host if tls else None)
+    return wire
 
 
 def _read_line(phase: Phase, line: bytes) -> Reply | None:
