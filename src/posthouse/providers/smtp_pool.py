@@ -8,6 +8,7 @@ from typing import Final
 
 from posthouse.core.smtp_replies import Phase
 from posthouse.providers.smtp_session import Session, SessionOpener, within
+from posthouse.providers.smtp_wire import Refused, Wire
 
 GOODBYE_S: Final = 2.0
 """The longest wait for the answer to QUIT."""
@@ -23,13 +24,14 @@ class PoolLimits:
 
 
 class SessionPool:
-    """Lends sessions. A session that is closed politely keeps its place until the server has let go of it, so that
-    the server never sees more connections than allowed."""
+    """Lends sessions, and counts connections: each from the attempt to make it until it is gone, whatever it is used for
+    meanwhile, so that the server never sees more of them than allowed."""
 
     def __init__(self, opener: SessionOpener, limits: PoolLimits) -> None:
         self._opener = opener
         self._limits = limits
-        self._places = asyncio.Semaphore(limits.connections)
+        self._open = 0
+        self._freed = asyncio.Event()  # set when a connection is gone or a session idle
         self._idle: dict[Session, asyncio.TimerHandle] = {}  # the latest used one is last
         self._parting: set[asyncio.Task[None]] = set()
         self._closings = 0  # a session lent before the pool was closed is not kept after it
@@ -41,12 +43,10 @@ class SessionPool:
         `fresh` makes a new one and throws the idle ones away: one that was found dead speaks for all.
         """
         async with within(deadline, lambda: Phase.CONNECT):
-            await self._places.acquire()
-        try:
-            session = self._from_idle(fresh) or await self._opener.open(deadline)
-        except BaseException:
-            self._places.release()
-            raise
+            while (session := self._from_idle(fresh)) is None and self._open >= self._limits.connections:
+                self._freed.clear()
+                await self._freed.wait()
+        session = session or await self._new(deadline)
         self._lent[session] = self._closings
         return session
 
@@ -59,39 +59,54 @@ class SessionPool:
             session.wire.abort()
         return None
 
+    async def _new(self, deadline: float) -> Session:
+        self._open += 1
+        try:
+            wire = await self._opener.connect(deadline)
+        except BaseException:
+            self._count_gone()
+            raise
+        wire.gone.add_done_callback(lambda _: self._count_gone())
+        try:
+            return await self._opener.let_in(wire, deadline)
+        except Refused:
+            self._part(wire)
+            raise
+        except BaseException:  # a cancelled call leaves no connection behind either
+            wire.abort()
+            raise
+
+    def _count_gone(self) -> None:
+        self._open -= 1
+        self._freed.set()
+
     def give_back(self, session: Session) -> None:
         """Keeps it for the next message, or closes it politely where it has done its share."""
         lent_at = self._lent.pop(session)
         used_up = session.transactions >= self._limits.max_messages or not self._limits.idle_close_s
-        if not session.wire.usable:
-            session.wire.abort()
-            self._places.release()
-        elif used_up or lent_at != self._closings:
-            self._part(session, frees_place=True)
-        else:
-            loop = asyncio.get_running_loop()
-            self._idle[session] = loop.call_later(self._limits.idle_close_s, self._expire, session)
-            self._places.release()
+        if used_up or lent_at != self._closings or not session.wire.usable:
+            self._part(session.wire)
+            return
+        loop = asyncio.get_running_loop()
+        self._idle[session] = loop.call_later(self._limits.idle_close_s, self._expire, session)
+        self._freed.set()
 
     def end(self, session: Session, *, politely: bool) -> None:
         """Takes it out of use: what it would say next can't be trusted, or the server wants it closed."""
         del self._lent[session]
-        if politely and session.wire.usable:
-            self._part(session, frees_place=True)
+        if politely:
+            self._part(session.wire)
         else:
             session.wire.abort()
-            self._places.release()
 
     def _expire(self, session: Session) -> None:
         del self._idle[session]
-        self._part(session, frees_place=False)
+        self._part(session.wire)
 
-    def _part(self, session: Session, *, frees_place: bool) -> None:
-        task = asyncio.get_running_loop().create_task(session.part(GOODBYE_S))
+    def _part(self, wire: Wire) -> None:
+        task = asyncio.get_running_loop().create_task(wire.part(GOODBYE_S))
         self._parting.add(task)
         task.add_done_callback(self._parting.discard)
-        if frees_place:
-            task.add_done_callback(lambda _: self._places.release())
 
     async def close(self) -> None:
         """Closes what is idle now, and what is lent as soon as it comes back. The pool may be used again."""
@@ -99,6 +114,6 @@ class SessionPool:
         idle, self._idle = self._idle, {}
         for session, timer in idle.items():
             timer.cancel()
-            self._part(session, frees_place=False)
+            self._part(session.wire)
         if self._parting:
             await asyncio.wait(self._parting)

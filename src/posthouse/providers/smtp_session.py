@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -132,17 +132,9 @@ class Session:
         async with within(deadline, self.phase):
             return await self.wire.ask(Phase.RSET, b"NOOP", expected=(250,))
 
-    async def part(self, wait_s: float) -> None:
-        """Says goodbye and waits for the server's: until then it counts the connection as open."""
-        with suppress(Broken, Refused, TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self.wire.ask(self.wire.phase, b"QUIT", expected=(221,))
-        self.wire.abort()
-        await self.wire.gone.wait()
-
 
 class SessionOpener:
-    """Makes connections of one route: connected, encrypted and let in."""
+    """Makes connections of one route, then sessions of them: encrypted and let in."""
 
     def __init__(
         self, settings: SmtpSettings, credential: SmtpCredential, connect: Connect, connect_timeout_s: float
@@ -153,20 +145,8 @@ class SessionOpener:
         self._connect_timeout_s = connect_timeout_s
         self._context: ssl.SSLContext | None = None
 
-    async def open(self, deadline: float) -> Session:
-        """A new session. Raises Refused and Broken; then nothing is left open."""
-        wire = await self._connection(deadline)
-        try:
-            async with within(deadline, lambda: wire.phase):
-                return await self._let_in(wire)
-        except Refused:
-            wire.say_goodbye()
-            raise
-        except BaseException:  # a cancelled call leaves no connection behind either
-            wire.abort()
-            raise
-
-    async def _connection(self, deadline: float) -> Wire:
+    async def connect(self, deadline: float) -> Wire:
+        """A new connection. Raises Broken."""
         server = self._settings.url
         context = self._tls() if server.security is Security.TLS else None
         until = min(deadline, asyncio.get_running_loop().time() + self._connect_timeout_s)
@@ -176,6 +156,11 @@ class SessionOpener:
         except OSError as error:  # ssl.SSLError and TimeoutError are among them
             detail = " ".join(filter(None, [f"{server.host}:{server.port}", system_detail(error)]))
             raise Broken(Phase.CONNECT, connect_code(error), detail) from None
+
+    async def let_in(self, wire: Wire, deadline: float) -> Session:
+        """A session on a new connection. Raises Refused and Broken."""
+        async with within(deadline, lambda: wire.phase):
+            return await self._let_in(wire)
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:

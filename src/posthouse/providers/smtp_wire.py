@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Container
+from contextlib import suppress
 from typing import Final, cast
 
 from aiosmtplib.errors import SMTPException, SMTPResponseException, SMTPServerDisconnected
@@ -46,7 +47,7 @@ class Wire(SMTPProtocol):
         super().__init__(asyncio.get_running_loop())
         self.phase = Phase.BANNER
         self.in_step = True
-        self.gone = asyncio.Event()  # set when the connection is closed, by either side
+        self.gone: asyncio.Future[None] = self._loop.create_future()  # done when the connection is no more
         self._unasked = b""
 
     @property
@@ -67,9 +68,10 @@ class Wire(SMTPProtocol):
             self._be_out_of_step(bytes(self._buffer))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wakes whoever waits for a reply or for the end."""
+        """Wakes whoever waits for a reply or for the end. May be called twice."""
         super().connection_lost(exc)
-        self.gone.set()
+        if not self.gone.done():
+            self.gone.set_result(None)
 
     def _be_out_of_step(self, data: bytes) -> None:
         self.in_step = False
@@ -96,7 +98,7 @@ class Wire(SMTPProtocol):
         """STARTTLS. What arrived in clear text before the handshake is thrown away, and the connection with it."""
         self.phase = Phase.STARTTLS
         try:
-            await self.start_tls(context, server_hostname=host)
+            await self._shake_hands(context, host)
         except SMTPResponseException as error:
             raise Refused(Reply(Phase.STARTTLS, error.code, error.message)) from None
         except ssl.SSLError as error:
@@ -104,6 +106,16 @@ class Wire(SMTPProtocol):
         except (SMTPException, OSError) as error:
             raise self._broken(error) from None
         self._must_be_in_step()
+
+    async def _shake_hands(self, context: ssl.SSLContext, host: str) -> None:
+        try:
+            await self.start_tls(context, server_hostname=host)
+        except SMTPResponseException:
+            raise
+        except BaseException:
+            self.abort()
+            self.connection_lost(None)  # the loop doesn't say so of a connection that ends in the handshake
+            raise
 
     async def send_content(self, content: bytes) -> None:
         """Hands over the content without its final dot: `content` is dot-stuffed and ends with CRLF."""
@@ -127,13 +139,13 @@ class Wire(SMTPProtocol):
         self.phase = Phase.DOT
         return await self._reply()
 
-    def say_goodbye(self) -> None:
-        """QUIT, without waiting for an answer; then the connection is closed."""
-        if self.transport is None:
-            return
-        if not self.transport.is_closing():
-            self.write(b"QUIT\r\n")
-        self.transport.close()
+    async def part(self, wait_s: float) -> None:
+        """Says goodbye and waits for the server's: until then it counts the connection as open."""
+        with suppress(Broken, Refused, TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self.ask(self.phase, b"QUIT", expected=(221,))
+        self.abort()
+        await asyncio.wait([self.gone])
 
     def abort(self) -> None:
         """Cuts the connection at once; what is still to be written is thrown away."""
