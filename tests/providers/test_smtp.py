@@ -489,6 +489,8 @@ async def test_starttls_comes_before_anything_else_and_what_was_said_before_it_c
         ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": b"454 4.7.0 not now\r\n"}, OUTAGE, "454"),
         ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": b"502 5.5.1 no\r\n"}, MISCONFIGURED, "502"),
         ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": CUT}, OUTAGE, "lost"),
+        ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": b"what is this\r\n"}, OUTAGE, "bad_reply"),
+        ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": b"-12 below zero\r\n"}, OUTAGE, "bad_reply"),
     ],
     ids=lambda value: str(value)[:40],
 )

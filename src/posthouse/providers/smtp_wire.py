@@ -100,7 +100,7 @@ class Wire(SMTPProtocol):
         try:
             await self._shake_hands(context, host)
         except SMTPResponseException as error:
-            raise Refused(Reply(Phase.STARTTLS, error.code, error.message)) from None
+            raise Refused(self._checked(error.code, error.message)) from None
         except ssl.SSLError as error:
             raise Broken(Phase.STARTTLS, _tls_code(error), system_detail(error)) from None
         except (SMTPException, OSError) as error:
