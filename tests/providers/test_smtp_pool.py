@@ -68,9 +68,7 @@ class Peers:
     def route(self, **settings: Any) -> Provider:
         given = {"provider": "smtp", "url": "smtp://127.0.0.1", "timeout": "10s", "concurrency": 1}
         model = RouteSettings.model_validate(given | settings)
-        return build_provider(
-            "main", model, transport_factory=AiohttpTransport, now=lambda: 0.0, connect=self.connect
-        )
+        return build_provider("main", model, transport_factory=AiohttpTransport, now=lambda: 0.0, connect=self.connect)
 
 
 async def outcome_of(provider: Provider) -> Outcome:

@@ -24,8 +24,8 @@ class PoolLimits:
 
 
 class SessionPool:
-    """Lends sessions, and counts connections: each from the attempt to make it until it is gone, whatever it is used for
-    meanwhile, so that the server never sees more of them than allowed."""
+    """Lends sessions, and counts connections: each from the attempt to make it until it is gone, so that the server
+    never sees more of them than allowed."""
 
     def __init__(self, opener: SessionOpener, limits: PoolLimits) -> None:
         self._opener = opener
