@@ -15,7 +15,7 @@ from tests.providers.messages import message
 from tests.providers.smtp_server import Script, ScriptedServer, scripted_server
 from tests.providers.wire import CERTIFICATE
 
-SHORT = "100ms"
+SHORT = "250ms"
 """For tests in which a timeout has to pass."""
 
 LONG = "20s"

@@ -8,12 +8,15 @@ import hashlib
 import hmac
 import socket
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from posthouse.address import Address
 from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.providers.port import Provider
 from tests.providers.messages import ADA, BOB, full_message, message
 from tests.providers.smtp_routes import (
     ACCEPTED,
@@ -552,6 +555,8 @@ async def test_starttls_comes_before_anything_else_and_what_was_said_before_it_c
         ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": b"454 4.7.0 not now\r\n"}, OUTAGE, "454"),
         ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": b"502 5.5.1 no\r\n"}, MISCONFIGURED, "502"),
         ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": CUT}, OUTAGE, "lost"),
+        ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": b"what is this\r\n"}, OUTAGE, "bad_reply"),
+        ({"ehlo": b"250-hi\r\n250 STARTTLS\r\n", "starttls": b"-12 below zero\r\n"}, OUTAGE, "bad_reply"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -562,6 +567,42 @@ async def test_without_tls_nothing_is_said(script: Script, means: Meaning, code:
         await provider.close()
     assert (meaning(verdict), verdict.code) == (means, code)
     assert not {"AUTH", "MAIL"} & set(server.steps())
+
+
+@asynccontextmanager
+async def shaking_hands() -> AsyncIterator[tuple[asyncio.Queue[asyncio.StreamWriter], Provider]]:
+    """A server that never gets further than the TLS handshake, each of its connections, and a route with one place."""
+    begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for said in (USUAL["banner"], b"250-hi\r\n250 STARTTLS\r\n", USUAL["starttls"]):
+            writer.write(said)
+            await reader.read(1000)
+        begun.put_nowait(writer)
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    provider = route("smtp+starttls", server.sockets[0].getsockname()[1], concurrency=1)
+    yield begun, provider
+    await provider.close()
+    server.close()
+
+
+async def test_a_handshake_that_is_cut_frees_its_place() -> None:
+    async with shaking_hands() as (begun, provider):
+        for _ in range(2):
+            call = asyncio.create_task(provider.send(message()))
+            (await begun.get()).transport.abort()
+            assert (meaning(await call), call.result().code) == (OUTAGE, "lost")
+
+
+async def test_a_call_cancelled_in_the_handshake_frees_its_place() -> None:
+    async with shaking_hands() as (begun, provider):
+        for _ in range(2):
+            call = asyncio.create_task(provider.send(message()))
+            await begun.get()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
 
 
 async def test_words_smuggled_in_before_the_handshake_end_the_conversation() -> None:

@@ -18,7 +18,7 @@ def _tell(world: World, key: str) -> None:
         print(f"  {began:8.2f} to {ended:8.2f} fence {call['fence']} {call['via']} on {call['route']}: {said}")
     for route, api in world.apis.items():
         for copy in api.ledger.by_key(story.send["idempotency_key"]):
-            print(f"  {copy.at - EPOCH:8.2f} accepted by {route}")
+            print(f"  {copy.at - EPOCH:8.2f} accepted by {route} for {', '.join(copy.recipients)}")
 
 
 def main() -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from posthouse.errors import DatabaseUnavailable
@@ -22,7 +23,19 @@ from posthouse.sandbox.replies import ReplyKind
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Act = Callable[[], None]
+
 _process: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class Handle(Protocol):
+    """Something that the system closes when the process ends."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def cut(self) -> None:
+        """The process has ended. May be called for what is closed already."""
 
 
 class Process:
@@ -31,6 +44,9 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.left_open = 0  # handles, when it ended by itself
+        self._handles: list[Handle] = []
+        self._postponed: deque[Act] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = asyncio.Event()
         self._running.set()
@@ -40,9 +56,14 @@ class Process:
         self.terminate = terminate
         token = _process.set(self)
         try:
-            asyncio.get_running_loop().create_task(main())
+            asyncio.get_running_loop().create_task(self._run(main))
         finally:
             _process.reset(token)
+
+    async def _run(self, main: Callable[[], Any]) -> None:
+        await main()
+        self.left_open = sum(handle.is_open for handle in self._handles)
+        self._close_handles()
 
     def owns(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
@@ -51,8 +72,16 @@ class Process:
     def kill(self) -> None:
         """kill -9: first nothing reaches the world any more, then nothing runs any more."""
         self.alive = False
+        self._close_handles()
         for task in list(self._tasks):
             task.cancel()
+
+    def holds(self, handle: Handle) -> None:
+        self._handles = [*(known for known in self._handles if known.is_open), handle]
+
+    def _close_handles(self) -> None:
+        for handle in self._handles:
+            handle.cut()
 
     def suspend(self) -> None:
         """SIGSTOP, or a machine that is moved: time goes on, the process doesn't."""
@@ -60,6 +89,18 @@ class Process:
 
     def resume(self) -> None:
         self._running.set()
+        asyncio.get_running_loop().call_soon(self._act_on_postponed)
+
+    def _act_on_postponed(self) -> None:
+        while self._postponed and self._running.is_set() and self.alive:
+            self._postponed.popleft()()
+
+    def cross(self, act: Act) -> None:
+        """`border` for what happens at once: in order, when the process runs, never once it is dead."""
+        if self.alive:
+            self._postponed.append(act)
+            if len(self._postponed) == 1:
+                self._act_on_postponed()
 
     async def border(self) -> None:
         """Between the process and the world: passed only while it runs, never once it is dead."""

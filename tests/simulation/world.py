@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from posthouse.address import Address
 from posthouse.config import Config, parse_config
@@ -23,9 +23,7 @@ from posthouse.errors import NotPossible
 from posthouse.outbox import Outbox
 from posthouse.providers.registry import build_provider
 from posthouse.sandbox.api import SandboxApi
-from posthouse.sandbox.fault_text import parse_fault
-from posthouse.sandbox.faults import Fault, FaultPlan
-from posthouse.sandbox.ledger import Ledger
+from posthouse.sandbox.smtp import SmtpConnections
 from posthouse.store.database import open_database
 from posthouse.store.migrate import migrate
 from posthouse.store.retention import Limits
@@ -40,6 +38,8 @@ from tests.simulation.machines import (
     SimulatedTransport,
     install_task_factory,
 )
+from tests.simulation.network import Network, Server, Weather
+from tests.simulation.routes import RouteNature, draw_api, draw_natures, draw_settings, recipient
 
 EPOCH = 1_800_000_000.0
 """The virtual clock's zero, in seconds since 1970."""
@@ -47,42 +47,10 @@ EPOCH = 1_800_000_000.0
 QUIET_AFTER_S = 4 * 3600.0
 """So long after the last fault everything has ended, or something is wrong."""
 
+CROWD_S = 60.0
+"""So long after the last fault one worker is enough for the rest."""
+
 FOR_EVER = Limits(contents_s=1e9, attempts_s=1e9, raw_answers_s=1e9, sends_s=1e9)
-
-FAULTS = (
-    "503:share={share},from={start}s,until={end}s",
-    "500:share={share},from={start}s,until={end}s",
-    "500-accepted:share={share},from={start}s,until={end}s",
-    "502-accepted:share={share},from={start}s,until={end}s",
-    "504:share={share},from={start}s,until={end}s",
-    "429:retry-after=7,share={share},from={start}s,until={end}s",
-    "429:retry-after=date+20,share={share},from={start}s,until={end}s",
-    "429:share={share},from={start}s,until={end}s",
-    "401:share={share},from={start}s,until={end}s",
-    "422:share={share},from={start}s,until={end}s",
-    "slow=2s:share={share},from={start}s,until={end}s",
-    "slow=9s:share={share},from={start}s,until={end}s",
-    "slow-not-accepted=3s:share={share},from={start}s,until={end}s",
-    "slow-not-accepted=9s:share={share},from={start}s,until={end}s",
-    "drop:share={share},from={start}s,until={end}s",
-    "drop-accepted:share={share},from={start}s,until={end}s",
-    "stall:share={share},from={start}s,until={end}s",
-    "stall-accepted:share={share},from={start}s,until={end}s",
-    "malformed:share={share},from={start}s,until={end}s",
-    "truncated:share={share},from={start}s,until={end}s",
-    "html=502:share={share},from={start}s,until={end}s",
-    "refuse:from={start}s,until={end}s",
-)
-
-
-@dataclass(frozen=True)
-class RouteNature:
-    """What a simulated provider offers, and what of it the route's configuration uses."""
-
-    name: str
-    key: bool
-    look_up: bool
-    lag_s: float
 
 
 @dataclass
@@ -106,10 +74,14 @@ class World:
     natures: dict[str, RouteNature]
     store: Store
     apis: dict[str, SandboxApi]
+    network: Network
+    call_max_s: dict[str, float] = field(default_factory=dict)  # by route
+    workers: list[Process] = field(default_factory=list)
     asked: dict[str, Asked] = field(default_factory=dict)
     suspended: bool = False  # some process was suspended in mid-run
     quiet_at_s: float | None = None
     enqueue_errors: list[BaseException] = field(default_factory=list)
+    unhandled: list[str] = field(default_factory=list)  # what went wrong where nobody could handle it
     log: list[str] = field(default_factory=list)
 
 
@@ -120,13 +92,13 @@ class Simulation:
         self._chance = random.Random(seed)
         self._seed = seed
         self._database = SimulatedDatabase()
-        self._processes: list[Process] = []
         self._names = (f"worker-{number}" for number in itertools.count(1))
 
     async def run(self) -> World:
         """Faults on, then off until everything has ended."""
         install_task_factory()
         self.world = self._draw_world()
+        asyncio.get_running_loop().set_exception_handler(self._note_unhandled)
         for _ in range(self._chance.randint(1, 3)):
             self._start_worker()
         happenings = [asyncio.create_task(self._applications()), asyncio.create_task(self._people())]
@@ -136,9 +108,13 @@ class Simulation:
             await task
         await self._heal()
         await self._until_quiet()
-        for process in self._processes:
+        for process in self.world.workers:
             process.kill()
         return self.world
+
+    def _note_unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "handle" in context:  # else it is a task that a killed process never asked for its result
+            self.world.unhandled.append(f"{context['message']}: {context.get('exception')!r}")
 
     # -- what exists ---------------------------------------------------------------------------------------------
 
@@ -147,16 +123,18 @@ class Simulation:
 
     def _draw_world(self) -> World:
         chance = self._chance
-        natures = {
-            name: RouteNature(name, chance.random() < 0.5, chance.random() < 0.5, chance.choice([0.0, 5.0, 20.0]))
-            for name in ["main", "standby"][: chance.randint(1, 2)]
-        }
+        natures = draw_natures(chance)
         config = parse_config(self._document(natures), environment={})
         faults_until_s = chance.uniform(60, 200)
         database = open_database("sqlite://", self._now)
         migrate(database)
-        apis = {name: self._draw_api(nature, faults_until_s) for name, nature in natures.items()}
-        return World(self._seed, faults_until_s, config, type_policies(config), natures, Store(database), apis)
+        apis = {name: draw_api(chance, nature, self._now(), faults_until_s) for name, nature in natures.items()}
+        servers = {nature.host: self._server(apis[name]) for name, nature in natures.items()}
+        network = Network(servers, random.Random(chance.random()))
+        return World(self._seed, faults_until_s, config, type_policies(config), natures, Store(database), apis, network)
+
+    def _server(self, api: SandboxApi) -> Server:
+        return Server(SmtpConnections(api, self._now), lambda: api.refuses(self._now()))
 
     def _document(self, natures: dict[str, RouteNature]) -> dict[str, object]:
         chance = self._chance
@@ -165,7 +143,7 @@ class Simulation:
             name: {
                 "category": chance.choice(["security", "transactional"]),
                 "priority": chance.choice(["urgent", "normal", "bulk"]),
-                "max_age": chance.choice(["2m", "10m", "30m"]),
+                "max_age": chance.choice(["2m", "5m", "15m"]),
                 "routes": chance.sample(names, chance.randint(1, len(names))),
                 "max_attempts": chance.choice([3, 10]),
                 "retry_first": "1s",
@@ -178,59 +156,29 @@ class Simulation:
         return {
             "database": "sqlite://",
             "sender": "Shop <shop@example.com>",
-            "routes": {name: self._route(nature) for name, nature in natures.items()},
+            "routes": {name: draw_settings(chance, nature) for name, nature in natures.items()},
             "types": types,
         }
 
-    def _route(self, nature: RouteNature) -> dict[str, object]:
-        settings: dict[str, object] = {
-            "provider": "http",
-            "url": f"http://{nature.name}.example/v1/send",
-            "auth": "none",
-            "message_id": "id",
-            "timeout": self._chance.choice(["3s", "6s"]),
-            "connect_timeout": "1s",
-            "concurrency": self._chance.choice([1, 3, 10]),
-        }
-        if nature.key:
-            settings["idempotency_header"] = "Idempotency-Key"
-        if nature.look_up:
-            settings["look_up_url"] = f"http://{nature.name}.example/v1/messages/by-key/{{id}}"
-            settings["look_up_lag"] = f"{nature.lag_s + 8}s"
-        return settings
-
-    def _draw_api(self, nature: RouteNature, faults_until_s: float) -> SandboxApi:
-        chance = self._chance
-        faults = [self._draw_fault(faults_until_s) for _ in range(chance.randint(1, 6))]
-        return SandboxApi(
-            Ledger(),
-            FaultPlan(faults),
-            chance=random.Random(chance.random()),
-            started_at=self._now(),
-            idempotency=nature.key,
-            look_up=nature.look_up,
-            look_up_lag_s=nature.lag_s,
-        )
-
-    def _draw_fault(self, faults_until_s: float) -> Fault:
-        start = self._chance.uniform(0, faults_until_s * 0.8)
-        end = min(faults_until_s, start + self._chance.uniform(5, 60))
-        share = self._chance.choice([0.05, 0.3, 0.8])
-        return parse_fault(self._chance.choice(FAULTS).format(share=share, start=round(start, 1), end=round(end, 1)))
-
     def _start_worker(self) -> None:
         process = Process(next(self._names))
-        self._processes.append(process)
-        self.world.log.append(f"{self._now() - EPOCH:8.2f} {process.name} starts")
+        self.world.workers.append(process)
         chance = random.Random(self._chance.random())
-        latency_max_s = chance.choice([0.01, 0.3])
+        weather = self._draw_weather()
+        self.world.log.append(f"{self._now() - EPOCH:8.2f} {process.name} starts, {weather}")
         clock = partial(self._skewed, self._chance.choice([0.0, 0.0, 3600.0, -3600.0, 7.0]))
 
         def transport_to(api: SandboxApi) -> Callable[..., SimulatedTransport]:
-            return lambda *_: SimulatedTransport(process, api, chance, self._now, latency_max_s)
+            return lambda *_: SimulatedTransport(process, api, chance, self._now, weather.latency_max_s)
 
         providers = {
-            name: build_provider(name, settings, transport_factory=transport_to(self.world.apis[name]), now=clock)
+            name: build_provider(
+                name,
+                settings,
+                transport_factory=transport_to(self.world.apis[name]),
+                now=clock,
+                connect=partial(self.world.network.connect, process, weather),
+            )
             for name, settings in self.world.config.routes.items()
         }
         parts = WorkerParts(
@@ -247,6 +195,20 @@ class Simulation:
         worker = Worker(parts)
         process.start(worker.run, worker.stop)
 
+    def _draw_weather(self) -> Weather:
+        chance = self._chance
+        roughness = chance.choice([0.0, 0.0, 1.0, 5.0])
+        return Weather(
+            until_s=self.world.faults_until_s,
+            latency_max_s=chance.choice([0.01, 0.3]),
+            window=chance.choice([65536, 65536, 200, 30]),
+            no_way=0.03 * roughness,
+            reset=0.003 * roughness,
+            silence=0.002 * roughness,
+            split=0.02 * roughness,
+            babble=0.005 * roughness,
+        )
+
     def _skewed(self, skew_s: float) -> float:
         return self._now() + skew_s
 
@@ -256,9 +218,10 @@ class Simulation:
         """The application commits emails, some of them twice, and rolls some back; nothing may hold it up."""
         world, chance = self.world, self._chance
         providers = {
-            name: build_provider(name, settings, transport_factory=_NoNetwork, now=self._now)
+            name: build_provider(name, settings, transport_factory=_NoNetwork, now=self._now, connect=_no_connection)
             for name, settings in world.config.routes.items()
         }
+        world.call_max_s = {name: provider.facts.timeout_s for name, provider in providers.items()}
         outbox = Outbox(
             world.policies,
             providers,
@@ -278,9 +241,13 @@ class Simulation:
         now = self._now()
         send_at = now + chance.uniform(1, 60) if chance.random() < 0.15 else None
         expires = (send_at or now) + chance.uniform(5, 120) if chance.random() < 0.2 else None
+        others = [recipient(chance, number, place) for place in range(1, chance.choice([1, 1, 1, 2, 4]))]
+        shown = chance.randint(0, len(others))
         return Email(
             key=f"email-{number}",
-            to=f"person-{number}@example.com",
+            to=recipient(chance, number),
+            cc=others[:shown],
+            bcc=others[shown:],
             type=chance.choice(["default", "code", "news"]),
             subject=f"Number {number}",
             text="Hello" * chance.randint(1, 5),
@@ -334,7 +301,7 @@ class Simulation:
         chance = self._chance
         for _ in range(chance.randint(0, 5)):
             await asyncio.sleep(chance.uniform(1, self.world.faults_until_s / 6))
-            living = [process for process in self._processes if process.alive]
+            living = [process for process in self.world.workers if process.alive]
             if living:
                 await self._trouble(chance.choice(living), chance.choice(["kill", "kill", "suspend", "stop"]))
             if chance.random() < 0.7:
@@ -370,9 +337,9 @@ class Simulation:
         self._database.lost_answers_share = 0.0
 
     async def _heal(self) -> None:
-        for process in self._processes:
+        for process in self.world.workers:
             process.resume()
-        if not any(process.alive for process in self._processes):
+        if not any(process.alive for process in self.world.workers):
             self._start_worker()
         self._start_worker()
 
@@ -384,6 +351,9 @@ class Simulation:
             if self._is_quiet():
                 self.world.quiet_at_s = asyncio.get_running_loop().time()
                 return
+            if asyncio.get_running_loop().time() - began > CROWD_S:
+                for process in self.world.workers[:-1]:
+                    process.terminate()
 
     def _is_quiet(self) -> bool:
         ledger = self.world.store.ledger
@@ -392,14 +362,16 @@ class Simulation:
         return moving == 0
 
 
-class _NoNetwork:
+async def _no_connection(*_: object, **__: object) -> NoReturn:
     """What the application's side has instead of a network: enqueue asks no provider."""
+    raise AssertionError("the application's side called a provider")
+
+
+class _NoNetwork:
+    """The same for HTTP."""
 
     def __init__(self, *_: object) -> None:
-        pass
-
-    async def request(self, *_: object, **__: object) -> NoReturn:
-        raise AssertionError("the application's side called a provider")
+        self.request = _no_connection
 
     async def close(self) -> None:
         """Nothing is open."""

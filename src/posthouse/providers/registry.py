@@ -16,6 +16,7 @@ from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.port import Provider
 from posthouse.providers.smtp import SmtpProvider
 from posthouse.providers.smtp_settings import SmtpSettings
+from posthouse.providers.smtp_wire import Connect, connect
 from posthouse.providers.transport import TransportFactory, TransportOptions
 
 
@@ -27,6 +28,7 @@ class BuildContext:
     route: RouteSettings
     transport_factory: TransportFactory
     now: Callable[[], float]  # seconds since 1970
+    connect: Connect  # for what is not HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def _build_http(context: BuildContext, settings: Settings) -> Provider:
 def _build_smtp(context: BuildContext, settings: Settings) -> Provider:
     if not isinstance(settings, SmtpSettings):
         raise TypeError("settings of another provider")
-    return SmtpProvider(context.name, context.route, settings)
+    return SmtpProvider(context.name, context.route, settings, context.connect)
 
 
 PROVIDERS: Final = {
@@ -63,7 +65,12 @@ PROVIDERS: Final = {
 
 
 def build_provider(
-    name: str, route: RouteSettings, *, transport_factory: TransportFactory, now: Callable[[], float]
+    name: str,
+    route: RouteSettings,
+    *,
+    transport_factory: TransportFactory,
+    now: Callable[[], float],
+    connect: Connect = connect,
 ) -> Provider:
     """The provider of the route `name`. Opens nothing and reads no credential. Raises ConfigError."""
     kind = PROVIDERS.get(route.provider)
@@ -75,4 +82,4 @@ def build_provider(
         settings = kind.settings.model_validate(route.own)
     except ValidationError as error:
         raise config_error(error, kind.settings, prefix=f"routes.{name}") from None
-    return kind.build(BuildContext(name, route, transport_factory, now), settings)
+    return kind.build(BuildContext(name, route, transport_factory, now, connect), settings)

@@ -27,7 +27,7 @@ from posthouse.providers.smtp_options import SmtpOptions, refused_options
 from posthouse.providers.smtp_pool import PoolLimits, SessionPool
 from posthouse.providers.smtp_session import SESSION_ENDS, Session, SessionOpener, Transmitted
 from posthouse.providers.smtp_settings import Security, SmtpSettings
-from posthouse.providers.smtp_wire import Broken, Refused
+from posthouse.providers.smtp_wire import Broken, Connect, Refused
 
 _BETWEEN: Final = frozenset({Phase.RSET, Phase.MAIL})
 """The steps between two messages: the server has answered nothing yet about the next one."""
@@ -36,13 +36,13 @@ _BETWEEN: Final = frozenset({Phase.RSET, Phase.MAIL})
 class SmtpProvider:
     """One `smtp` route."""
 
-    def __init__(self, name: str, route: RouteSettings, settings: SmtpSettings) -> None:
+    def __init__(self, name: str, route: RouteSettings, settings: SmtpSettings, connect: Connect) -> None:
         self._settings = settings
         self._route = route
         self._signer = _signer(f"routes.{name}", settings)
         self._dialogue_s = route.timeout
         self._credential = SmtpCredential(f"routes.{name}", settings)
-        opener = SessionOpener(settings, self._credential, route.connect_timeout)
+        opener = SessionOpener(settings, self._credential, connect, route.connect_timeout)
         limits = PoolLimits(route.concurrency, settings.max_messages, settings.idle_close)
         self._pool = SessionPool(opener, limits)
         self._facts = RouteFacts(

@@ -1,18 +1,14 @@
-"""The connections of one route in this process: never more at once than allowed, used again, closed when idle.
-
-A connection counts from the moment it is being made until it is gone. One that is closed politely counts until the
-server has said goodbye: until then the server counts it too.
-"""
+"""The connections of one route in this process: never more at once than allowed, used again, closed when idle."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
 from posthouse.core.smtp_replies import Phase
 from posthouse.providers.smtp_session import Session, SessionOpener, within
+from posthouse.providers.smtp_wire import Refused, Wire
 
 GOODBYE_S: Final = 2.0
 """The longest wait for the answer to QUIT."""
@@ -28,132 +24,109 @@ class PoolLimits:
 
 
 class SessionPool:
-    """Lends sessions."""
+    """Lends sessions, and counts connections: each from the attempt to make it until it is gone, so that the server
+    never sees more of them than allowed."""
 
     def __init__(self, opener: SessionOpener, limits: PoolLimits) -> None:
         self._opener = opener
         self._limits = limits
         self._allowed = limits.connections
         self._open = 0
+        self._freed = asyncio.Event()  # set when a connection is gone, a session idle, or more are allowed
         self._idle: dict[Session, asyncio.TimerHandle] = {}  # the latest used one is last
-        self._lent: dict[Session, int] = {}
         self._parting: set[asyncio.Task[None]] = set()
         self._closings = 0  # a session lent before the pool was closed is not kept after it
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._lent: dict[Session, int] = {}
 
     async def take(self, deadline: float, *, fresh: bool = False) -> Session:
         """A session, an idle one if there is one. Raises Refused and Broken.
 
         `fresh` makes a new one and throws the idle ones away: one that was found dead speaks for all.
         """
-        if fresh:
-            while self._idle:
-                self._abort(self._take_idle())
         async with within(deadline, lambda: Phase.CONNECT):
-            await self._room()
-        session = self._usable_idle() or await self._new(deadline)
+            while (session := self._from_idle(fresh)) is None and self._open >= self._allowed:
+                self._freed.clear()
+                await self._freed.wait()
+        session = session or await self._new(deadline)
         self._lent[session] = self._closings
         return session
 
-    async def _room(self) -> None:
-        """Waits until a session is idle, or a new one may be made."""
-        while not self._idle and self._open >= self._allowed:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            try:
-                await waiter
-            except BaseException:
-                if waiter.done() and not waiter.cancelled():  # the news was for somebody who still waits
-                    self._tell()
-                raise
-
-    def _tell(self) -> None:
-        """Lets the next who waits look again."""
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+    def _from_idle(self, fresh: bool) -> Session | None:
+        while self._idle:
+            session, timer = self._idle.popitem()
+            timer.cancel()
+            if session.wire.usable and not fresh:
+                return session
+            session.wire.abort()
+        return None
 
     async def _new(self, deadline: float) -> Session:
         self._open += 1
         try:
-            return await self._opener.open(deadline)
+            wire = await self._opener.connect(deadline)
         except BaseException:
-            self._gone()
+            self._count_gone()
+            raise
+        wire.gone.add_done_callback(lambda _: self._count_gone())
+        try:
+            return await self._opener.let_in(wire, deadline)
+        except Refused:
+            self._part(wire)
+            raise
+        except BaseException:  # a cancelled call leaves no connection behind either
+            wire.abort()
             raise
 
-    def _usable_idle(self) -> Session | None:
-        while self._idle:
-            session = self._take_idle()
-            if session.wire.usable:
-                return session
-            self._abort(session)
-        return None
-
-    def _take_idle(self) -> Session:
-        session, timer = self._idle.popitem()
-        timer.cancel()
-        return session
+    def _count_gone(self) -> None:
+        self._open -= 1
+        self._freed.set()
 
     def give_back(self, session: Session) -> None:
-        """Keeps it for the next message, or closes it politely where it has done its share."""
+        """Keeps it for the next message, or closes it politely where it has done its share, or there are too many."""
         lent_at = self._lent.pop(session)
         used_up = session.transactions >= self._limits.max_messages or not self._limits.idle_close_s
-        if not session.wire.usable:
-            self._abort(session)
-        elif used_up or lent_at != self._closings or self._open > self._allowed:
-            self._part(session)
-        else:
-            loop = asyncio.get_running_loop()
-            self._idle[session] = loop.call_later(self._limits.idle_close_s, self._expire, session)
-            self._tell()
+        too_many = self._open > self._allowed
+        if used_up or too_many or lent_at != self._closings or not session.wire.usable:
+            self._part(session.wire)
+            return
+        loop = asyncio.get_running_loop()
+        self._idle[session] = loop.call_later(self._limits.idle_close_s, self._expire, session)
+        self._freed.set()
 
     def end(self, session: Session, *, politely: bool) -> None:
         """Takes it out of use: what it would say next can't be trusted, or the server wants it closed."""
         del self._lent[session]
-        if politely and session.wire.usable:
-            self._part(session)
+        if politely:
+            self._part(session.wire)
         else:
-            self._abort(session)
+            session.wire.abort()
 
     def _expire(self, session: Session) -> None:
         del self._idle[session]
-        self._part(session)
+        self._part(session.wire)
 
-    def _abort(self, session: Session) -> None:
-        session.wire.abort()
-        self._gone()
-
-    def _part(self, session: Session) -> None:
-        task = asyncio.get_running_loop().create_task(session.part(GOODBYE_S))
+    def _part(self, wire: Wire) -> None:
+        task = asyncio.get_running_loop().create_task(wire.part(GOODBYE_S))
         self._parting.add(task)
-        task.add_done_callback(self._parted)
-
-    def _parted(self, task: asyncio.Task[None]) -> None:
-        self._parting.discard(task)
-        self._gone()
-
-    def _gone(self) -> None:
-        self._open -= 1
-        self._tell()
+        task.add_done_callback(self._parting.discard)
 
     async def limit(self, connections: int) -> int:
         """From now on at most so many. Idle ones beyond are closed; how many are open all the same."""
         self._allowed = min(connections, self._limits.connections)
         for session in list(self._idle)[: max(0, self._open - len(self._parting) - self._allowed)]:
             self._idle.pop(session).cancel()
-            self._part(session)
+            self._part(session.wire)
         await self._until_parted()
-        for _ in self._waiting.copy():
-            self._tell()
+        self._freed.set()
         return self._open
 
     async def close(self) -> None:
         """Closes what is idle now, and what is lent as soon as it comes back. The pool may be used again."""
         self._closings += 1
-        while self._idle:
-            self._part(self._take_idle())
+        idle, self._idle = self._idle, {}
+        for session, timer in idle.items():
+            timer.cancel()
+            self._part(session.wire)
         await self._until_parted()
 
     async def _until_parted(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final
@@ -17,7 +16,7 @@ from posthouse.errors import ConfigError
 from posthouse.providers.smtp_auth import SmtpCredential, authenticate, chosen_method
 from posthouse.providers.smtp_envelope import Mail
 from posthouse.providers.smtp_settings import Security, SmtpSettings
-from posthouse.providers.smtp_wire import Broken, Command, Refused, Wire, expect
+from posthouse.providers.smtp_wire import Broken, Command, Connect, Refused, Wire, expect
 from posthouse.providers.transport import connect_code, system_detail
 
 SUCCESS: Final = range(200, 300)
@@ -179,50 +178,35 @@ class Session:
         async with within(deadline, self.phase):
             return await self.wire.ask(Phase.RSET, b"NOOP", expected=(250,))
 
-    async def part(self, wait_s: float) -> None:
-        """Says goodbye and waits for the server's: until then it counts the connection as open."""
-        with suppress(Broken, Refused, TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self.wire.ask(self.wire.phase, b"QUIT", expected=(221,))
-        self.wire.abort()
-        await self.wire.gone.wait()
-
 
 class SessionOpener:
-    """Makes connections of one route: connected, encrypted and let in."""
+    """Makes connections of one route, then sessions of them: encrypted and let in."""
 
-    def __init__(self, settings: SmtpSettings, credential: SmtpCredential, connect_timeout_s: float) -> None:
+    def __init__(
+        self, settings: SmtpSettings, credential: SmtpCredential, connect: Connect, connect_timeout_s: float
+    ) -> None:
         self._settings = settings
         self._credential = credential
+        self._connect = connect
         self._connect_timeout_s = connect_timeout_s
         self._context: ssl.SSLContext | None = None
 
-    async def open(self, deadline: float) -> Session:
-        """A new session. Raises Refused and Broken; then nothing is left open."""
-        wire = await self._connect(deadline)
-        try:
-            async with within(deadline, lambda: wire.phase):
-                return await self._let_in(wire)
-        except Refused:
-            wire.say_goodbye()
-            raise
-        except BaseException:  # a cancelled call leaves no connection behind either
-            wire.abort()
-            raise
-
-    async def _connect(self, deadline: float) -> Wire:
-        server, loop = self._settings.url, asyncio.get_running_loop()
+    async def connect(self, deadline: float) -> Wire:
+        """A new connection. Raises Broken."""
+        server = self._settings.url
         context = self._tls() if server.security is Security.TLS else None
-        until = min(deadline, loop.time() + self._connect_timeout_s)
+        until = min(deadline, asyncio.get_running_loop().time() + self._connect_timeout_s)
         try:
             async with asyncio.timeout_at(until):
-                _, wire = await loop.create_connection(
-                    Wire, server.host, server.port, ssl=context, server_hostname=server.host if context else None
-                )
+                return await self._connect(server.host, server.port, context)
         except OSError as error:  # ssl.SSLError and TimeoutError are among them
             detail = " ".join(filter(None, [f"{server.host}:{server.port}", system_detail(error)]))
             raise Broken(Phase.CONNECT, connect_code(error), detail) from None
-        return wire
+
+    async def let_in(self, wire: Wire, deadline: float) -> Session:
+        """A session on a new connection. Raises Refused and Broken."""
+        async with within(deadline, lambda: wire.phase):
+            return await self._let_in(wire)
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:

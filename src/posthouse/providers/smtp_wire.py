@@ -11,7 +11,8 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import Container
+from collections.abc import Awaitable, Callable, Container
+from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
 from posthouse.core.smtp_replies import FAULT_CODES, Fault, Phase, Reply
@@ -61,7 +62,7 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.phase = Phase.BANNER
         self.in_step = True
-        self.gone = asyncio.Event()  # set when the connection is closed, by either side
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # done when it is no more
         self.transport: asyncio.Transport | None = None
         self._awaited = deque([Phase.BANNER])  # the steps whose replies are to come, in their order
         self._incoming = Incoming()
@@ -113,11 +114,12 @@ class Wire(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wakes whoever waits for a reply, for room or for the end."""
+        """Wakes whoever waits for a reply, for room or for the end. May be called twice."""
         self.transport = None
         self._lose()
         self._room.set()
-        self.gone.set()
+        if not self.gone.done():
+            self.gone.set_result(None)
 
     def pause_writing(self) -> None:
         """Enough is waiting to leave."""
@@ -192,13 +194,23 @@ class Wire(asyncio.Protocol):
         if self.transport is None:
             raise Broken(Phase.STARTTLS, "lost")
         try:
-            loop = asyncio.get_running_loop()
-            self.transport = await loop.start_tls(self.transport, self, context, server_hostname=host)
+            self.transport = await self._shaken_hands(self.transport, context, host)
         except ssl.SSLError as error:
             raise Broken(Phase.STARTTLS, _tls_code(error), system_detail(error)) from None
         except OSError:
             raise Broken(Phase.STARTTLS, "lost") from None
         self.must_be_in_step()
+
+    async def _shaken_hands(
+        self, transport: asyncio.Transport, context: ssl.SSLContext, host: str
+    ) -> asyncio.Transport | None:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.start_tls(transport, self, context, server_hostname=host)
+        except BaseException:
+            self.abort()
+            self.connection_lost(None)  # the loop doesn't say so of a connection that ends in the handshake
+            raise
 
     async def send_content(self, head: bytes) -> None:
         """The beginning of the content: all that need not go out together with the final dot."""
@@ -232,13 +244,13 @@ class Wire(asyncio.Protocol):
         if not self.in_step:
             raise Broken(self.phase, "out_of_step")
 
-    def say_goodbye(self) -> None:
-        """QUIT, without waiting for an answer; then the connection is closed."""
-        if self.transport is None:
-            return
-        if not self.transport.is_closing():
-            self.transport.write(b"QUIT\r\n")
-        self.transport.close()
+    async def part(self, wait_s: float) -> None:
+        """Says goodbye and waits for the server's: until then it counts the connection as open."""
+        with suppress(Broken, Refused, TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self.ask(self.phase, b"QUIT", expected=(221,))
+        self.abort()
+        await asyncio.wait([self.gone])
 
     def abort(self) -> None:
         """Cuts the connection at once; what is still to be written is thrown away."""
@@ -258,6 +270,17 @@ class Wire(asyncio.Protocol):
         except BadReply:
             return None
         return Refused(Reply(Phase.CONTENT, *said)) if said is not None and said.code >= 400 else None
+
+
+Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Wire]]
+"""Makes a connection to a host and a port, with TLS from the first byte where there is a context. Raises OSError."""
+
+
+async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Wire:
+    """A connection over the network."""
+    loop = asyncio.get_running_loop()
+    _, wire = await loop.create_connection(Wire, host, port, ssl=tls, server_hostname=host if tls else None)
+    return wire
 
 
 def _tls_code(error: ssl.SSLError) -> str:

@@ -62,18 +62,23 @@ async def serve_smtp(
 
     `tls` is offered as STARTTLS or, with `implicit_tls`, begins every connection.
     """
-    connections = _Connections(api, clock, tls, implicit_tls, idle_s)
+    connections = SmtpConnections(api, clock, tls, implicit_tls, idle_s)
     gate = Gate(connections, connections.busy, host, port, tls if implicit_tls else None)
     await gate.begin(api, clock)
     watch = asyncio.create_task(follow_schedule(api, clock, gate))
     return SmtpServer(gate, watch, "smtps" if implicit_tls else "smtp")
 
 
-class _Connections:
-    """Makes a connection for each client, and knows which are open and which have a message under way."""
+class SmtpConnections:
+    """Makes the server's end of a connection for each client, and knows which are open and have a message under way."""
 
     def __init__(
-        self, api: SandboxApi, clock: Clock, tls: ssl.SSLContext | None, implicit_tls: bool, idle_s: float
+        self,
+        api: SandboxApi,
+        clock: Clock,
+        tls: ssl.SSLContext | None = None,
+        implicit_tls: bool = False,
+        idle_s: float = IDLE_S,
     ) -> None:
         self.api: Final = api
         self.clock: Final = clock
@@ -90,7 +95,7 @@ class _Connections:
 class _Connection(asyncio.Protocol):
     """One client: reads what comes, hands whole lines and contents to the session, does what it says."""
 
-    def __init__(self, owner: _Connections) -> None:
+    def __init__(self, owner: SmtpConnections) -> None:
         self._owner = owner
         self._session = SmtpSession(owner.api, tls=owner.tls is not None, encrypted=owner.implicit_tls)
         self._incoming = Incoming()
