@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
@@ -25,16 +26,36 @@ def rows(world: World) -> dict[str, Any]:
         return {row.dedupe_key: row for row in connection.execute(select(sends))}
 
 
-def accepted_by(world: World, row: Any) -> list[tuple[str, Acceptance]]:
-    """Every acceptance of one send, with its route, by the providers' ledgers."""
-    return [(route, item) for route, api in world.apis.items() for item in api.ledger.by_key(row.idempotency_key)]
+def whole_of(found: Mapping[str, Any], row: Any) -> Any:
+    """The send that was enqueued: the row itself, or the one that it was split off, in however many steps."""
+    by_id = {other.id: other for other in found.values()}
+    while row.split_from is not None:
+        row = by_id[row.split_from]
+    return row
+
+
+def accepted_by(world: World, found: Mapping[str, Any], row: Any) -> list[tuple[str, Acceptance]]:
+    """Every acceptance of one send for its own recipients, with its route, by the providers' ledgers.
+
+    Over SMTP what was split off has the Message-ID of the whole, and so its key.
+    """
+    mine = set(json.loads(row.recipients))
+    keys = {row.idempotency_key, whole_of(found, row).idempotency_key}
+    return [
+        (route, item)
+        for route, api in world.apis.items()
+        for key in keys
+        for item in api.ledger.by_key(key)
+        if mine & set(item.recipients)
+    ]
 
 
 def nothing_committed_is_lost(world: World) -> None:
     """I1: every committed email has its row, and every row has ended or is held for a person."""
     found = rows(world)
     committed = {key for key, asked in world.asked.items() if asked.committed}
-    assert set(found) == committed, f"rows and committed emails differ: {set(found) ^ committed}"
+    whole = {key for key, row in found.items() if row.split_from is None}
+    assert whole == committed, f"rows and committed emails differ: {whole ^ committed}"
     assert world.quiet_at_s is not None, f"something never ended: {_open(found)}"
     for key, row in found.items():
         held = row.status == Status.UNKNOWN and row.next_try_at is None
@@ -43,8 +64,9 @@ def nothing_committed_is_lost(world: World) -> None:
 
 def what_is_called_accepted_was(world: World) -> None:
     """I1: `accepted` means that a provider has it; `failed`, `expired` and `cancelled` mean that none has."""
-    for key, row in rows(world).items():
-        copies = accepted_by(world, row)
+    found = rows(world)
+    for key, row in found.items():
+        copies = accepted_by(world, found, row)
         if row.status == Status.ACCEPTED:
             assert copies, f"{key} is called accepted, and no provider has it"
         elif row.status != Status.UNKNOWN and not world.suspended:
@@ -53,7 +75,8 @@ def what_is_called_accepted_was(world: World) -> None:
 
 def only_what_nobody_can_say_is_held(world: World) -> None:
     """I1: a person is asked only where no replay and no look-up could tell, or where each came too late or in vain."""
-    for key, row in rows(world).items():
+    found = rows(world)
+    for key, row in found.items():
         if row.status != Status.UNKNOWN:
             continue
         assert row.route in world.natures, f"{key} is held, and nobody knows which route may have accepted it"
@@ -67,8 +90,9 @@ def only_what_nobody_can_say_is_held(world: World) -> None:
 
 def nothing_is_doubled_silently(world: World) -> None:
     """I2: more than one acceptance only where the row says that there may be, and only where the policy allows it."""
-    for key, row in rows(world).items():
-        copies = accepted_by(world, row)
+    found = rows(world)
+    for key, row in found.items():
+        copies = accepted_by(world, found, row)
         if len(copies) <= 1:
             continue
         assert row.maybe_duplicate, f"{key} was accepted {len(copies)} times, and the row doesn't say so"
@@ -83,21 +107,26 @@ def nothing_is_doubled_silently(world: World) -> None:
 
 def nobody_gets_it_twice_silently(world: World) -> None:
     """I2, by recipient: the same email reaches nobody twice, by whichever sends, unless one of these says so."""
-    owner = {row.idempotency_key: row for row in rows(world).values()}
+    found = rows(world)
+    owners: dict[str, list[Any]] = defaultdict(list)
+    for row in found.values():
+        for key in {row.idempotency_key, whole_of(found, row).idempotency_key}:
+            owners[key].append(row)
     reached: dict[tuple[str, str], list[Acceptance]] = defaultdict(list)
     for api in world.apis.values():
         for copy in api.ledger.acceptances:
             for recipient in copy.recipients:
                 reached[copy.subject, recipient].append(copy)
     for (subject, recipient), copies in reached.items():
-        told = any(owner[copy.key or ""].maybe_duplicate for copy in copies)
+        told = any(row.maybe_duplicate for copy in copies for row in owners[copy.key or ""])
         assert len(copies) == 1 or told, f"{recipient} got {subject!r} {len(copies)} times, and no row says so"
 
 
 def nobody_is_left_out_silently(world: World) -> None:
     """I1, by recipient: of an accepted email everybody has a copy, or is named with the refusal."""
-    for key, row in rows(world).items():
-        copies = accepted_by(world, row)
+    found = rows(world)
+    for key, row in found.items():
+        copies = accepted_by(world, found, row)
         if row.status != Status.ACCEPTED or any(confuses_recipients(world.apis[route]) for route, _ in copies):
             continue
         reached = {recipient for _, copy in copies for recipient in copy.recipients}
@@ -122,16 +151,19 @@ def who_leaves_closes_the_door(world: World) -> None:
 
 def nothing_is_sent_too_late(world: World) -> None:
     """I3: no acceptance of a call that began after the expiry or the cancellation."""
-    for key, row in rows(world).items():
-        for route, copy in accepted_by(world, row):
+    found = rows(world)
+    for key, row in found.items():
+        for route, copy in accepted_by(world, found, row):
             last = row.expires_at + world.call_max_s[route] + SLOWEST_FAULT_S
             assert world.suspended or copy.at < last, f"{key} was sent after its expiry"
-            cancelled_at = world.asked[key].cancelled_at
+            cancelled_at = world.asked[whole_of(found, row).dedupe_key].cancelled_at
             if cancelled_at is not None and row.status == Status.CANCELLED and not world.suspended:
                 assert copy.at < cancelled_at, f"{key} was sent by {route} after it was cancelled"
-        asked = world.asked[key].email
+        asked = world.asked[whole_of(found, row).dedupe_key].email
         if asked.send_at is not None:
-            assert all(copy.at >= asked.send_at.timestamp() for _, copy in accepted_by(world, row)), f"{key}: too early"
+            assert all(copy.at >= asked.send_at.timestamp() for _, copy in accepted_by(world, found, row)), (
+                f"{key}: too early"
+            )
 
 
 def unknown_stays_with_its_route(world: World) -> None:
@@ -153,8 +185,9 @@ def unknown_stays_with_its_route(world: World) -> None:
             open_route.setdefault(call.send_id, call.route)
         elif call.via == "send" and call.fence == _fence_of_open(calls, call):
             open_route.pop(call.send_id, None)
-    for key, row in rows(world).items():
-        routes = {route for route, _ in accepted_by(world, row)}
+    found = rows(world)
+    for key, row in found.items():
+        routes = {route for route, _ in accepted_by(world, found, row)}
         assert len(routes) <= 1 or world.suspended, f"{key} was accepted by {routes}"
 
 
@@ -174,7 +207,8 @@ def every_fault_is_handled(world: World) -> None:
 
 def nobody_ever_tries_twice(world: World) -> None:
     """The canary: it must fail in some runs, or the harness can't find anything."""
-    for key, row in rows(world).items():
+    found = rows(world)
+    for key, row in found.items():
         assert row.attempts <= 1, f"{key} took {row.attempts} attempts"
 
 

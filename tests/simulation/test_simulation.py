@@ -16,7 +16,7 @@ from tests.simulation import invariants
 from tests.simulation.routes import draw_natures
 from tests.simulation.world import simulate
 
-SEEDS = int(os.environ.get("POSTHOUSE_SIMULATION_SEEDS", "300"))
+SEEDS = int(os.environ.get("POSTHOUSE_SIMULATION_SEEDS", "200"))
 SEEDS_A_TEST = 10
 FIRST = int(os.environ.get("POSTHOUSE_SIMULATION_FIRST", "0"))
 
