@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.core.concurrency import FAILED, SAMPLES_MIN, SHRUNK, Adaptive, ended, tells
+from posthouse.core.concurrency import FAILED, QUICK_S, SAMPLES_MIN, SHRUNK, Adaptive, ended, tells
 from posthouse.core.outcome import Outcome, Subject, Verdict
 from tests.core.strategies import NOW
 
@@ -175,6 +175,12 @@ def test_one_slow_window_is_chance_and_two_are_not() -> None:
     slow = [0.25] * SAMPLES_MIN
     assert told(SETTLED, slow, 32).limit == SETTLED.limit
     assert told(SETTLED, slow * 2, 32).limit == pytest.approx(SHRUNK * 32)
+
+
+def test_calls_that_end_within_a_moment_are_never_slow() -> None:
+    quick = Adaptive(limit=32.0, baseline_s=QUICK_S / 20, doubles=False)
+    assert told(quick, [QUICK_S * 0.9] * SAMPLES_MIN * 6, 32).limit > quick.limit
+    assert told(quick, [QUICK_S * 1.1] * SAMPLES_MIN * 2, 32).limit == pytest.approx(SHRUNK * 32)
 
 
 def test_it_shrinks_from_what_is_in_use() -> None:

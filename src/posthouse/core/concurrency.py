@@ -29,6 +29,10 @@ TRIMMED: Final = 0.125
 SLOW: Final = 2.0
 """A window is slow when its typical latency is so many times the baseline; two in a row shrink the limit."""
 
+QUICK_S: Final = 0.05
+"""No window is slow whose calls typically take less, whatever the baseline: nobody waits long there, and in so short
+a time it may as well be this worker itself that was busy, with more calls than before."""
+
 SHRUNK: Final = 0.4
 """What is left then: a little less than where calls would not wait, so that the next windows show the baseline."""
 
@@ -88,7 +92,7 @@ def _judged(state: Adaptive, now: float, maximum: int) -> Adaptive:
     """The state at the end of a window."""
     typical_s = _typical_s(state.samples)
     baseline_s = _learnt_s(state, typical_s)
-    slow = typical_s > SLOW * baseline_s
+    slow = typical_s > max(SLOW * baseline_s, QUICK_S)
     next_ = replace(state, baseline_s=baseline_s, slow=slow, shrunk_s=0.0, samples=(), peak=0)
     if slow and state.slow:
         in_use = min(state.limit, float(state.peak))
