@@ -40,7 +40,7 @@ def test_nothing_goes_out_before_its_time_after_its_expiry_or_ahead_of_what_it_f
     sandbox = make_sandbox()
     installation.configure({"main": http_route(sandbox)}, {"default": {"retry_first": "200ms", "max_attempts": 2}})
     now = datetime.now(UTC)
-    begins, ends = now + timedelta(seconds=3), now + timedelta(seconds=4)
+    begins, ends = now + timedelta(seconds=3), now + timedelta(seconds=8)
     installation.enqueue(
         [
             email("later", send_at=begins),
