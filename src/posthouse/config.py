@@ -351,7 +351,7 @@ class AlertSettings(Settings):
             "log alone."
         ),
     )
-    quiet: PositiveDuration = Field("15m", description="The same alert is not raised again within this time.")  # type: ignore[assignment]
+    quiet: PositiveDuration = Field("15m", description="The same alert is not raised again within this time; what lasts longer is raised again then.")  # type: ignore[assignment]
 
 
 class RetentionSettings(Settings):

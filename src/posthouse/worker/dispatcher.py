@@ -114,9 +114,11 @@ class Dispatcher:
         """Claims once from every lane that has a share; how long to wait before the next round."""
         if not self._pulse.may_start or self._settler.backlog > BACKLOG_MAX:
             return self._settings.poll_max
+        await self._read_lanes()
+        if not (self._routes.used or any(self._is_due(lane) for lane in self._lanes)):
+            return self._next_wait(0, 0)
         await self._routes.refresh(HEALTH_AGE_MAX_S)
         await self._gates.refresh()
-        await self._read_lanes()
         self._rounds += 1
         claimed = full = 0
         shares = self._shares()
@@ -151,14 +153,16 @@ class Dispatcher:
             self._lanes = await self._claims.due_lanes()
             self._lanes_read_at = at
 
+    def _is_due(self, lane: DueTime) -> bool:
+        now = self._now()
+        return lane.at <= now and self._rests_until.get(lane.lane, now) <= now
+
     def _shares(self) -> list[tuple[Share, RoutePlan]]:
         """What to claim, and on which routes: the due lanes of each route divide its free slots."""
-        now = self._now()
         by_route: dict[str, list[DueLane]] = {}
         plans: dict[str, RoutePlan] = {}
         for lane in self._lanes:
-            due = lane.at <= now and self._rests_until.get(lane.lane, now) <= now
-            policy = self._policy(lane.lane) if due and not self._gates.closing(lane.lane) else None
+            policy = self._policy(lane.lane) if self._is_due(lane) and not self._gates.closing(lane.lane) else None
             plan = None if policy is None else self._routes.plan(policy)
             if policy is None or plan is None:
                 continue

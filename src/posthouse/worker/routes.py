@@ -194,11 +194,13 @@ class Routes:
             self._adaptive[route] = ended(self._adaptive[route], latency_s, told, self._used[route], now, maximum)
 
     def _tell(self, before: RouteHealth, after: RouteHealth, now: float) -> None:
-        if after.state is RouteState.STOPPED and before.state is not RouteState.STOPPED:
+        """In the log each change once; the alarm is told again as long as it lasts, and keeps quiet where it should."""
+        if after.state is RouteState.STOPPED:
             self._alarm.sound(f"route {after.name}", f"it is stopped, its sends wait: {after.reason}")
-            log.error("route %s is stopped, its sends wait: %s", after.name, after.reason)
-        elif after.is_tripped and not before.is_tripped:
+        elif after.is_tripped:
             self._alarm.sound(f"route {after.name}", f"its provider fails, nothing goes that way: {after.reason}")
+        if after.state is RouteState.STOPPED and before.state is not RouteState.STOPPED:
+            log.error("route %s is stopped, its sends wait: %s", after.name, after.reason)
         elif _was_out(before) and not _was_out(after):
             log.warning("route %s works again", after.name)
         elif after.held_until > now:
