@@ -351,7 +351,10 @@ class AlertSettings(Settings):
             "log alone."
         ),
     )
-    quiet: PositiveDuration = Field("15m", description="The same alert is not raised again within this time; what lasts longer is raised again then.")  # type: ignore[assignment]
+    quiet: PositiveDuration = Field(  # type: ignore[assignment]
+        "15m",
+        description="The same alert is not raised again within this time; what lasts longer is raised again then.",
+    )
 
 
 class RetentionSettings(Settings):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from posthouse.address import Address
 from posthouse.attachment import Alternative, Attachment
 from posthouse.header import HeaderPairs
 from posthouse.text import unstorable
+
+T = TypeVar("T")
 
 CONTENT_VERSION: Final = 1
 
@@ -133,55 +135,32 @@ class Content:
         return json.dumps(used, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
-    def from_json(text: str) -> Content:
-        """Reads the stored form of this release or an earlier one. Raises ValueError when it can't."""
+    def from_json(text: str, sender: Address | None = None) -> Content:
+        """Reads the stored form of this release or an earlier one; `sender` is who sends it where it doesn't say.
+
+        Raises ValueError when it can't.
+        """
         try:
             document = json.loads(text)
         except RecursionError:
             raise ValueError("the stored content is damaged: it is nested too deep") from None
         if not isinstance(document, dict) or document.get("version") != CONTENT_VERSION:
             raise ValueError("the stored content has a version that this release can't read")
-        content = Content(
-            to=_stored_addresses(document, "to"),
-            cc=_stored_addresses(document, "cc"),
-            bcc=_stored_addresses(document, "bcc"),
-            reply_to=_stored_addresses(document, "reply_to"),
-            sender=_stored_address(document["from"], "from") if "from" in document else None,
-            envelope_sender=_stored_address(document["envelope_sender"], "envelope_sender")
-            if "envelope_sender" in document
-            else None,
-            envelope_to=_stored_texts(document, "envelope_to"),
-            subject=_stored_text(document, "subject"),
-            text=_stored_text(document, "text"),
-            html=_stored_text(document, "html"),
-            alternatives=tuple(_stored_alternative(parts) for parts in _stored(document, "alternatives", list)),
-            attachments=tuple(_stored_file(parts, "attachments") for parts in _stored(document, "attachments", list)),
-            raw=_stored_file(document["raw"], "raw") if "raw" in document else None,
-            template=_stored_text(document, "template"),
-            variables=_stored(document, "variables", dict),
-            headers=_stored_headers(document, "headers"),
-            tags=_stored_texts(document, "tags"),
-            metadata={name: _sound(value, "metadata") for name, value in _stored(document, "metadata", dict).items()},
-            message_id=_stored_text(document, "message_id"),
-            track_opens=document.get("track_opens"),
-            track_clicks=document.get("track_clicks"),
-            options=_stored(document, "options", dict),
-        )
+        read = {name: _READ[name](value, name) for name, value in document.items() if name in _READ}
+        content = Content(to=read.pop("to", ()), sender=read.pop("from", sender), **read)
         if not content.recipients:
             raise ValueError("the stored content is damaged: it has no recipient")
         return content
 
 
-def _stored(document: dict[str, Any], name: str, kind: type[Any]) -> Any:
-    """A field's value, or an empty one where it was left out. Raises ValueError when it is of another kind."""
-    value = document.get(name, kind())
+def _of_kind(value: object, name: str, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise ValueError(f"the stored content is damaged: {name} is a {type(value).__name__}")
     return value
 
 
-def _stored_text(document: dict[str, Any], name: str) -> str | None:
-    return _sound(document[name], name) if name in document else None
+def _table(value: object, name: str) -> dict[str, Any]:
+    return _of_kind(value, name, dict)
 
 
 def _sound(value: object, name: str) -> str:
@@ -190,49 +169,75 @@ def _sound(value: object, name: str) -> str:
     return value
 
 
-def _stored_addresses(document: dict[str, Any], name: str) -> tuple[Address, ...]:
-    return tuple(_stored_address(parts, name) for parts in _stored(document, name, list))
+def _address(value: object, name: str) -> Address:
+    return Address(*_sound_parts(value, name, (1, 2)))
 
 
-def _stored_address(parts: object, name: str) -> Address:
-    return Address(*_sound_parts(parts, name, (1, 2)))
-
-
-def _stored_texts(document: dict[str, Any], name: str) -> tuple[str, ...]:
-    return tuple(_sound(text, name) for text in _stored(document, name, list))
-
-
-def _stored_headers(document: dict[str, Any], name: str) -> HeaderPairs:
-    return tuple(_stored_pair(pair, name) for pair in _stored(document, name, list))
-
-
-def _stored_pair(parts: object, name: str) -> tuple[str, str]:
-    first, second = _sound_parts(parts, name, (2,))
+def _pair(value: object, name: str) -> tuple[str, str]:
+    first, second = _sound_parts(value, name, (2,))
     return first, second
 
 
-def _stored_alternative(parts: object) -> Alternative:
-    content_type, content = _stored_pair(parts, "alternatives")
+def _alternative(value: object, name: str) -> Alternative:
+    content_type, content = _pair(value, name)
     return Alternative(content, content_type)
 
 
-def _stored_file(parts: object, name: str) -> StoredFile:
-    if not isinstance(parts, dict):
-        raise ValueError(f"the stored content is damaged: {name} has an entry that is not one")
+def _file(value: object, name: str) -> StoredFile:
+    parts = _table(value, name)
     return StoredFile(
         digest=_sound(parts.get("digest"), name),
-        size=_stored(parts, "size", int),
+        size=_of_kind(parts.get("size", 0), name, int),
         filename=_sound(parts.get("filename", ""), name),
         content_type=_sound(parts.get("content_type", ""), name),
         content_id=_sound(parts.get("content_id", ""), name),
-        headers=_stored_headers(parts, "headers"),
+        headers=_each(_pair)(parts.get("headers", []), name),
     )
+
+
+def _texts_by_name(value: object, name: str) -> dict[str, str]:
+    return {key: _sound(text, name) for key, text in _table(value, name).items()}
+
+
+def _as_it_is(value: Any, _name: str) -> Any:
+    return value
+
+
+def _each(read: Callable[[object, str], T]) -> Callable[[object, str], tuple[T, ...]]:
+    return lambda value, name: tuple([read(item, name) for item in _of_kind(value, name, list)])
 
 
 def _sound_parts(parts: object, name: str, counts: tuple[int, ...]) -> list[str]:
     if not isinstance(parts, list) or len(parts) not in counts:
         raise ValueError(f"the stored content is damaged: {name} has an entry that is not one")
     return [_sound(part, name) for part in parts]
+
+
+_READ: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+    "to": _each(_address),
+    "cc": _each(_address),
+    "bcc": _each(_address),
+    "reply_to": _each(_address),
+    "from": _address,
+    "envelope_sender": _address,
+    "envelope_to": _each(_sound),
+    "subject": _sound,
+    "text": _sound,
+    "html": _sound,
+    "alternatives": _each(_alternative),
+    "attachments": _each(_file),
+    "raw": _file,
+    "template": _sound,
+    "variables": _table,
+    "headers": _each(_pair),
+    "tags": _each(_sound),
+    "metadata": _texts_by_name,
+    "message_id": _sound,
+    "track_opens": _as_it_is,
+    "track_clicks": _as_it_is,
+    "options": _table,
+}
+"""How each stored field is read; what has no value was left out."""
 
 
 def _plain_file(file: StoredFile) -> dict[str, Any]:

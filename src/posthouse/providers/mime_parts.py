@@ -69,7 +69,9 @@ def file_part(attachment: Attachment) -> Part:
 
 def _encoded_text(content: bytes) -> tuple[str, list[bytes]]:
     """Whichever is shorter: quoted-printable stays readable where most is ASCII (RFC 2045 sections 6.7, 6.8)."""
-    quoted = with_crlf(b2a_qp(content, istext=True, header=False))
+    quoted = b2a_qp(content, istext=True, header=False)
+    if b"\n" not in content:
+        quoted = with_crlf(quoted)  # its own line ends are like the first one that it was given
     return (
         ("quoted-printable", [quoted]) if len(quoted) <= _base64_size(content) else ("base64", [*_in_base64(content)])
     )

@@ -23,7 +23,7 @@ from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.smtp_auth import SmtpCredential
 from posthouse.providers.smtp_envelope import Mail
-from posthouse.providers.smtp_options import SmtpOptions, refused_options
+from posthouse.providers.smtp_options import NO_OPTIONS, SmtpOptions, refused_options
 from posthouse.providers.smtp_pool import PoolLimits, SessionPool
 from posthouse.providers.smtp_session import SESSION_ENDS, Session, SessionOpener, Transmitted
 from posthouse.providers.smtp_settings import Security, SmtpSettings
@@ -108,7 +108,9 @@ class SmtpProvider:
     def _mail(self, message: OutgoingMessage) -> Mail:
         """Raises Broken where it can't be signed."""
         sender = message.envelope_sender or self._settings.envelope_sender or message.sender
-        options = SmtpOptions.model_validate(own_options(message.options, self._facts))
+        options = NO_OPTIONS
+        if message.options:
+            options = SmtpOptions.model_validate(own_options(message.options, self._facts))
         return Mail.of(sender, message.recipients, self._signed(message), options)
 
     def _signed(self, message: OutgoingMessage) -> bytes:
@@ -119,13 +121,13 @@ class SmtpProvider:
             return self._signer.signed(content, message.date)
 
     def _lost(self, mail: Content | OutgoingMessage) -> list[str]:
-        options = own_options(mail.options, self._facts)
+        options = own_options(mail.options, self._facts) if mail.options else {}
         lost = [f"{name}: this route can't track" for name in ("track_opens", "track_clicks") if getattr(mail, name)]
         if options.get("require_tls") and self._settings.url.security is Security.NONE:
             lost.append("options.require_tls: this route itself has no TLS")
         if self._signer is not None and mail.sender is not None and not self._signer.covers(mail.sender):
             lost.append(f"sender: this route signs for {self._settings.dkim_domain}, not for {mail.sender.email}")
-        return [*lost, *refused_options(options)]
+        return [*lost, *refused_options(options)] if options else lost
 
     async def _attempt(self, message: OutgoingMessage, mail: Mail, deadline: float, *, fresh: bool) -> Verdict:
         """One transaction, judged where it came to its end. Raises Refused, Broken, and _FoundClosed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,12 +44,21 @@ class SessionPool:
 
         `fresh` makes a new one and throws the idle ones away: one that was found dead speaks for all.
         """
-        async with within(deadline, lambda: Phase.CONNECT):
-            while (session := self._from_idle(fresh)) is None and self._open >= self._allowed:
-                self._freed.clear()
-                await self._freed.wait()
+        session = self._from_idle(fresh)
+        if session is None and self._open >= self._allowed:
+            session = await self._freed_one(deadline, fresh)
         session = session or await self._new(deadline)
         self._lent[session] = self._closings
+        return session
+
+    async def _freed_one(self, deadline: float, fresh: bool) -> Session | None:
+        """Waits until a session is idle, or None: a connection may be made."""
+        session = None
+        async with within(deadline, lambda: Phase.CONNECT):
+            while session is None and self._open >= self._allowed:
+                self._freed.clear()
+                await self._freed.wait()
+                session = self._from_idle(fresh)
         return session
 
     def _from_idle(self, fresh: bool) -> Session | None:
@@ -89,6 +99,7 @@ class SessionPool:
         if used_up or too_many or lent_at != self._closings or not session.wire.usable:
             self._part(session.wire)
             return
+        session.wire.until(math.inf)
         loop = asyncio.get_running_loop()
         self._idle[session] = loop.call_later(self._limits.idle_close_s, self._expire, session)
         self._freed.set()

@@ -72,18 +72,14 @@ class Session:
         """Whether a transaction has been on it already."""
         return self.transactions > 1
 
-    def phase(self) -> Phase:
-        """The step that is under way."""
-        return self.wire.phase
-
     async def transmit(self, mail: Mail, deadline: float, content_s: float, final_s: float) -> Transmitted:
         """One transaction: up to the leave to send the content by `deadline`, then each part on its own timer.
 
         Raises Refused and Broken.
         """
+        self.wire.until(deadline)
         try:
-            async with within(deadline, self.phase):
-                refused = await self._envelope(mail)
+            refused = await self._envelope(mail)
         except Refused:
             await self._hear_out(deadline)
             raise
@@ -136,11 +132,11 @@ class Session:
         """
         if not self.wire.awaits:
             return
+        self.wire.until(deadline)
         try:
-            async with within(deadline, self.phase):
-                last = await self._last_reply()
-                if last.code == LEAVE and to_nobody:
-                    last = await self.wire.send_dot(b"")
+            last = await self._last_reply()
+            if last.code == LEAVE and to_nobody:
+                last = await self.wire.send_dot(b"")
         except Broken as broken:
             if broken.fault.code == "out_of_step":
                 raise
@@ -163,10 +159,10 @@ class Session:
         now = asyncio.get_running_loop().time
         head, tail = content[:-TOGETHER_BYTES], content[-TOGETHER_BYTES:]
         if head:
-            async with within(now() + content_s, self.phase):
-                await self.wire.send_content(head)
-        async with within(now() + final_s, self.phase):
-            return await self.wire.send_dot(tail)
+            self.wire.until(now() + content_s)
+            await self.wire.send_content(head)
+        self.wire.until(now() + final_s)
+        return await self.wire.send_dot(tail)
 
     def _opening(self, mail: Mail) -> list[Command]:
         """The envelope's sender; on a connection in use again a RSET before it, which shows whether it still works."""
@@ -175,8 +171,8 @@ class Session:
 
     async def still_there(self, deadline: float) -> Reply:
         """Asks for nothing but an answer. Raises Refused and Broken."""
-        async with within(deadline, self.phase):
-            return await self.wire.ask(Phase.RSET, b"NOOP", expected=(250,))
+        self.wire.until(deadline)
+        return await self.wire.ask(Phase.RSET, b"NOOP", expected=(250,))
 
 
 class SessionOpener:

@@ -8,6 +8,7 @@ answer to an earlier command. Such a connection is closed, never used again.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import ssl
 from collections import deque
@@ -71,6 +72,8 @@ class Wire(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._room = asyncio.Event()  # more can be written
         self._room.set()
+        self._deadline = math.inf  # by the loop's clock
+        self._timer: asyncio.TimerHandle | None = None  # due at the deadline or earlier
 
     @property
     def awaits(self) -> bool:
@@ -116,6 +119,8 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wakes whoever waits for a reply, for room or for the end. May be called twice."""
         self.transport = None
+        if self._timer is not None:
+            self._timer.cancel()
         self._lose()
         self._room.set()
         if not self.gone.done():
@@ -148,7 +153,28 @@ class Wire(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def _ring(self) -> None:
+        """The deadline has passed, unless it was moved."""
+        self._timer = None
+        if self._deadline > asyncio.get_running_loop().time():
+            self.until(self._deadline)
+        else:
+            self._fail("timeout")
+            self._room.set()
+
     # What a session calls.
+
+    def until(self, deadline: float) -> None:
+        """From now on a reply, or room to write, comes by this time of the loop's clock, or the connection is Broken.
+
+        Deadlines move with every message and hardly ever pass: a timer that rings too early costs less than a new one.
+        """
+        self._deadline = deadline
+        if self._timer is not None and self._timer.when() > deadline:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and deadline < math.inf:
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._ring)
 
     async def greeting(self) -> None:
         """Waits for the server's first words. Raises Refused and Broken, as all of these."""
@@ -246,9 +272,9 @@ class Wire(asyncio.Protocol):
 
     async def part(self, wait_s: float) -> None:
         """Says goodbye and waits for the server's: until then it counts the connection as open."""
-        with suppress(Broken, Refused, TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self.ask(self.phase, b"QUIT", expected=(221,))
+        self.until(asyncio.get_running_loop().time() + wait_s)
+        with suppress(Broken, Refused):
+            await self.ask(self.phase, b"QUIT", expected=(221,))
         self.abort()
         await asyncio.wait([self.gone])
 

@@ -27,6 +27,9 @@ HEALTH_AGE_MAX_S: Final = 0.5
 LANES_AGE_MAX_S: Final = 0.5
 """While lanes keep filling their share, they are looked for anew only this often."""
 
+GATHER_S: Final = 0.005
+"""Slots that become free within this time are filled by one claim: a row costs the database little, a claim much."""
+
 PACED_WAIT_MAX_S: Final = 5.0
 """A lane without leave rests for at most this long: others may give back what they had."""
 
@@ -101,7 +104,9 @@ class Dispatcher:
 
     async def _wait(self, wait_s: float) -> None:
         """Until a slot becomes free, or this long at most; spread, so that many workers don't ask at once."""
-        if self._stopping or wait_s <= 0:
+        if wait_s <= GATHER_S:
+            await asyncio.sleep(wait_s)
+        if self._stopping or wait_s <= GATHER_S:
             return
         spread = wait_s * (0.8 + 0.4 * self._chance.random())
         try:
@@ -135,7 +140,7 @@ class Dispatcher:
     def _next_wait(self, claimed: int, full: int) -> float:
         if full:
             self._idle_rounds = 0
-            return 0.0
+            return GATHER_S if self._routes.used else 0.0
         if claimed or self._routes.used:
             self._idle_rounds = 0
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,8 +76,7 @@ class Renderer:
         if body is None:
             raise CannotRender("its content is no longer kept")
         try:
-            content = Content.from_json(body)
-            return content if content.sender else replace(content, sender=self._sender)
+            return Content.from_json(body, self._sender)
         except ValueError as error:
             raise CannotRender(f"its content can't be read: {error}") from error
 

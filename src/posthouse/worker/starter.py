@@ -22,7 +22,7 @@ from posthouse.worker.files import Files
 from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Pace, Slot
 from posthouse.worker.pulse import Pulse
-from posthouse.worker.rendering import CannotRender, Renderer
+from posthouse.worker.rendering import NO_FILES, CannotRender, Renderer
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import Settler
 
@@ -118,7 +118,7 @@ class Starter:
         if route != state.route and not await self._claims.reroute(state, route):
             self._claims.settled(state)  # somebody else has it now
             return None
-        files = await held.enter_async_context(self._files.of(state.id, content))
+        files = await held.enter_async_context(self._files.of(state.id, content)) if content.files else NO_FILES
         message = self._renderer.message(state.id, claimed.idempotency_key, content, claimed.date, files)
         own = slot if route == state.route else None
         if not await self._on_time(claimed, route, own, len(message.recipients)):
