@@ -14,6 +14,7 @@ from benchmarks.answering import answering_server
 from posthouse.store.database import open_database
 from posthouse.store.migrate import migrate
 
+ROWS = 1_000_000
 WORK_S = 15.0
 
 _FILL = """

@@ -318,7 +318,7 @@ class WorkerSettings(Settings):
         description="After SIGTERM: the time to finish the calls that are under way. Keep it above every `timeout`.",
     )
     poll_min: PositiveDuration = Field("250ms", description="The shortest wait between looks for due mail when idle.")  # type: ignore[assignment]
-    poll_max: PositiveDuration = Field("1s", description="The longest wait between looks for due mail when idle.")  # type: ignore[assignment]
+    poll_max: PositiveDuration = Field("600ms", description="The longest wait between looks for due mail when idle.")  # type: ignore[assignment]
     heartbeat: PositiveDuration = Field("3s", description="How often a worker says that it lives.")  # type: ignore[assignment]
     dead_after: PositiveDuration = Field(
         "15s",  # type: ignore[assignment]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 
 from tests.acceptance.conftest import MakeSandbox
 from tests.acceptance.installation import (
@@ -62,8 +63,10 @@ def test_a_parent_finds_out_itself_what_would_end_every_process(
     assert (ran.returncode, "configure one as [routes.main]" in ran.stderr) == (2, True)
 
 
-def test_eight_workers_accept_each_of_two_thousand_once(on_postgresql: Installation, sandbox: SandboxThread) -> None:
-    count = 2000
+def test_eight_workers_accept_each_of_two_thousand_once_and_obey_a_pause_within_a_second(
+    on_postgresql: Installation, sandbox: SandboxThread
+) -> None:
+    count, more = 2000, 1200
     on_postgresql.configure(
         {"main": http_route(sandbox, key=False, concurrency=8)}, worker={**HASTY, "heartbeat": "1s", "dead_after": "9s"}
     )
@@ -79,7 +82,36 @@ def test_eight_workers_accept_each_of_two_thousand_once(on_postgresql: Installat
     assert {(row.attempts, row.fence, row.maybe_duplicate) for row in rows} == {(1, 1, False)}
     workers = {on_postgresql.attempts(key)[0]["worker"] for key in list(on_postgresql.rows())[::20]}
     assert len(workers) > 4, "the work was shared"
+
+    sandbox.set_faults("slow=500ms")
+    on_postgresql.enqueue(emails(more, first=count))
+    until(lambda: sandbox.arrived > count + 50, "all are busy again")
+    on_postgresql.run("pause", "--all", "--why", "a test")
+    time.sleep(1.0)  # the promise
+    arrived = sandbox.arrived
+    time.sleep(1.0)
+    assert sandbox.arrived == arrived, "no call begins any more"
+    settled = arrived - count
+    on_postgresql.until_status({"accepted": count + settled, "pending": more - settled})
+    assert 50 < settled < more
+    assert {row.attempts for row in on_postgresql.rows().values() if row.status == "pending"} == {0}, "it costs nothing"
+
     for parent in parents:
         parent.terminate()
     assert [parent.exit_code() for parent in parents] == [0, 0]
     assert on_postgresql.store.control.workers() == []
+
+
+def test_four_processes_keep_to_one_rate_as_the_receiver_counts(
+    on_postgresql: Installation, sandbox: SandboxThread
+) -> None:
+    """What the network and a busy machine move together is allowed for; each for itself they would send 200."""
+    count = 250
+    on_postgresql.configure({"main": http_route(sandbox, rate="50/second")})
+    on_postgresql.enqueue(emails(count))
+    parent = on_postgresql.worker("--processes", "4", at_work=4)
+    on_postgresql.until_status({"accepted": count})
+    times = sorted(acceptance.at for acceptance in sandbox.acceptances())
+    most = max(sum(at <= other < at + 1.0 for other in times) for at in times)
+    assert most <= 51 + 9
+    assert parent.stopped() == 0

@@ -133,8 +133,8 @@ class Dispatcher:
             got = await self._claim(part, plan)
             claimed += got
             full += got == part.count
-            if got < part.count:
-                self._lanes_read_at = None
+        if full < len(shares) or not shares:
+            self._lanes_read_at = None
         return self._next_wait(claimed, full)
 
     def _next_wait(self, claimed: int, full: int) -> float:

@@ -73,11 +73,12 @@ class Reconciler:
 
     async def sweep(self) -> int:
         """One step for every unknown send that is due; how many steps. Raises DatabaseUnavailable."""
-        await self._gates.refresh()
         lease_s = LEASE_MARGIN_S + max((facts.timeout_s for facts in self._routes.facts.values()), default=0.0)
         steps = 0
         while self._pulse.may_start and not self._stopping:
             taken = await self._claims.take_unknown(STEPS_AT_ONCE, lease_s)
+            if taken:
+                await self._gates.refresh()
             await asyncio.gather(*(self._step(send) for send in taken))
             steps += len(taken)
             if len(taken) < STEPS_AT_ONCE:
