@@ -308,6 +308,44 @@ class TypeSettings(Settings):
     unknown_may_change_route: bool = Field(
         False, description="Whether `resend` may take another route than the one that may have accepted it."
     )
+    cooldown: PositiveDuration | None = Field(
+        None,
+        description=(
+            "The time between two emails of one `family`, such as `30s` between the codes for one person: until then "
+            "`enqueue` raises `TooSoon`. Default: none."
+        ),
+    )
+    max_pending: int | None = Field(
+        None,
+        ge=1,
+        description="Pending sends of this type at most; more are refused with `QueueFull`. Default: no limit.",
+    )
+
+
+class OutboxSettings(Settings):
+    """`[outbox]`: what may wait, all in all."""
+
+    max_pending: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Pending sends of all types at most. Then `enqueue` raises `QueueFull`: for bulk mail from 80 % of it on, "
+            "for urgent mail never. Default: no limit."
+        ),
+    )
+    when_full: Literal["refuse", "shed"] = Field(
+        "refuse",
+        description=(
+            "`refuse`, or `shed`: mail of a higher priority makes room for itself, and workers cancel the newest sends "
+            "of a lower one for which no call was made."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _something_to_be_full(self) -> Self:
+        if self.when_full == "shed" and self.max_pending is None:
+            raise ValueError('when_full = "shed" needs max_pending')
+        return self
 
 
 class WorkerSettings(Settings):
@@ -386,6 +424,7 @@ class Config(Settings):
         default_factory=dict, description="`[services.NAME]`, one an internal caller."
     )
     groups: dict[str, GroupSettings] = Field(default_factory=dict, description="`[groups.NAME]`, one a mailbox group.")
+    outbox: OutboxSettings = Field(OutboxSettings(), description="`[outbox]`.")
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
     alerts: AlertSettings = Field(AlertSettings(), description="`[alerts]`.")
     retention: RetentionSettings = Field(RetentionSettings(), description="`[retention]`.")
@@ -479,6 +518,7 @@ def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
         "types": TypeSettings,
         "services": ServiceSettings,
         "groups": GroupSettings,
+        "outbox": OutboxSettings,
         "worker": WorkerSettings,
         "alerts": AlertSettings,
         "retention": RetentionSettings,

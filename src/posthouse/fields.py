@@ -35,6 +35,14 @@ def checked_key(value: object, field_name: str) -> str:
     return key
 
 
+def family(value: object) -> str:
+    """The name of a family of emails."""
+    name = one_line(value, "family", KEY_CHARS_MAX)
+    if not name.strip():
+        raise InvalidEmail("family", "is empty; it names emails that replace each other, such as code:user-42")
+    return name
+
+
 def lane_word(value: object, field_name: str) -> str:
     """A name that can be part of a lane's."""
     word = plain_text(value, field_name)
