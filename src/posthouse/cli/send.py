@@ -54,8 +54,7 @@ def send(
     headers name, unless --to names others. Options for recipients, files, variables, tags and metadata may be given
     several times.
     """
-    app = call.app
-    now = app.clock()
+    app, now = call.app, call.app.clock()
     email = Email(
         key=key or f"shell-{app.new_key()[:_KEY_DIGITS]}",
         to=to or (),

@@ -75,7 +75,7 @@ class CapPolicy:
         """
         for type_, count in wanted.items():
             if (cap := self.types.get(type_)) is not None:
-                full = Full(_setting(type_), cap, backlog.types.get(type_, 0), self.priority(type_), count)
+                full = Full(setting_of(type_), cap, backlog.types.get(type_, 0), self.priority(type_), count)
                 if _refuses(full, {full.priority: full.pending}, refusing):
                     return full
         if self.outbox is None:
@@ -102,20 +102,19 @@ class CapPolicy:
     def gates(self, types: Iterable[str]) -> set[Gate]:
         """What mail of these types has to pass."""
         passed = {(OUTBOX, self.priority(type_)) for type_ in types}
-        return passed | {(_setting(type_), self.priority(type_)) for type_ in types}
+        return passed | {(setting_of(type_), self.priority(type_)) for type_ in types}
 
     def full(self, backlog: Backlog) -> list[Full]:
         """Every cap that refuses somebody now; of the outbox, the highest priority that is refused."""
-        found = [self.refusal(Backlog(types=backlog.types), {type_: 1}) for type_ in self.types]
-        shared = [full for p in ORDER if (full := self._full_for(backlog, p)) is not None]
-        own = [full for full in found if full is not None and full.setting != OUTBOX]
-        return own + shared[:1]
-
-    def _full_for(self, backlog: Backlog, priority: Priority) -> Full | None:
-        if self.outbox is None:
-            return None
-        full = Full(OUTBOX, self.outbox, backlog.total, priority)
-        return full if _refuses(full, backlog.priorities, frozenset()) else None
+        own = [
+            Full(setting_of(type_), cap, backlog.types.get(type_, 0), self.priority(type_))
+            for type_, cap in self.types.items()
+        ]
+        found = [full for full in own if _refuses(full, {full.priority: full.pending})]
+        if self.outbox is not None:
+            shared = [Full(OUTBOX, self.outbox, backlog.total, priority) for priority in ORDER]
+            found += [full for full in shared if _refuses(full, backlog.priorities)][:1]
+        return found
 
     def count(self, lanes: Iterable[tuple[str, int]]) -> Backlog:
         """The backlog of these lanes, of each its name and what is pending there."""
@@ -129,11 +128,19 @@ class CapPolicy:
         return [lane for lane in lanes if self.priority(type_of(lane)) is priority]
 
 
-def _setting(type_: str) -> str:
+def setting_of(type_: str) -> str:
+    """The name of a type's own cap."""
     return f"types.{type_}.max_pending"
 
 
-def _refuses(full: Full, pending: Mapping[Priority, int], refusing: AbstractSet[Gate]) -> bool:
+def refused_words(full: Full) -> str:
+    """Which mail a full cap refuses, in words that go on with "refused"."""
+    if full.setting != OUTBOX:
+        return "more of it is"
+    return "bulk mail is" if full.priority is Priority.BULK else "normal and bulk mail are"
+
+
+def _refuses(full: Full, pending: Mapping[Priority, int], refusing: AbstractSet[Gate] = frozenset()) -> bool:
     admission = admit(full.cap, pending, full.priority, count=full.count, refusing=full.gate in refusing)
     return admission is Admission.REFUSE
 

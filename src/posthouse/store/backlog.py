@@ -77,7 +77,7 @@ def _count_sql(dialect: str, lanes: int, room: int) -> str:
     some = (
         f"SELECT 1 AS one FROM email_sends {hint}WHERE status = '{Status.PENDING}' AND lane IN ({marks}) LIMIT {room}"
     )
-    return f"SELECT count(*) FROM ({some}) AS some"
+    return f"SELECT count(*) FROM ({some}) AS counted"
 
 
 def _lanes_sql(dialect: str) -> str:

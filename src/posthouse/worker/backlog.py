@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from posthouse.core.cap_policy import OUTBOX, CapPolicy, Full
+from posthouse.core.cap_policy import OUTBOX, CapPolicy, Full, refused_words
 from posthouse.core.caps import overdrawn
 from posthouse.core.policy import Priority
 from posthouse.store.backlog import BacklogTable
@@ -57,8 +57,6 @@ class BacklogWatch:
 
 def _told(full: Full) -> tuple[str, str]:
     """The alert's name and its text."""
-    refused = "bulk mail is" if full.priority is Priority.BULK else f"{full.priority} and bulk mail is"
-    if full.setting != OUTBOX:
-        refused = "more of it is"
     name = full.setting.removesuffix(".max_pending").replace("types.", "type ")
-    return name, f"{full.pending:,} sends are pending, {full.setting} is {full.cap.count:,}: {refused} refused"
+    pending = f"{full.pending:,} sends are pending, {full.setting} is {full.cap.count:,}"
+    return name, f"{pending}: {refused_words(full)} refused"
