@@ -32,6 +32,9 @@ from posthouse.setting_values import (
 
 CONFIG_FILE: Final = "posthouse.toml"
 DEFAULT_TYPE: Final = "default"
+PENDING_MAX: Final = 10_000_000
+"""No cap is larger: more can't be counted every few seconds."""
+
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
 
@@ -198,6 +201,7 @@ class TypeSettings(Settings):
     max_pending: int | None = Field(
         None,
         ge=1,
+        le=PENDING_MAX,
         description="Pending sends of this type at most; more are refused with `QueueFull`. Default: no limit.",
     )
 
@@ -208,6 +212,7 @@ class OutboxSettings(Settings):
     max_pending: int | None = Field(
         None,
         ge=1,
+        le=PENDING_MAX,
         description=(
             "Pending sends of all types at most. Then `enqueue` raises `QueueFull`: for bulk mail from 80 % of it on, "
             "for urgent mail never. Default: no limit."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from posthouse.core.switches import Scope, Switch
 from posthouse.email import Email
-from posthouse.errors import QueueFull
+from posthouse.errors import DatabaseUnavailable, QueueFull
 from posthouse.outbox import Outbox
 from posthouse.store.admission import COUNT_EVERY_S
 from posthouse.worker.alarm import AlarmSettings
@@ -87,6 +88,31 @@ def test_the_last_in_the_line_make_room_for_more_urgent_mail_and_say_so() -> Non
             "shed: the outbox was full, and more urgent mail needed the room"
         }
         assert any("40 bulk sends were cancelled: outbox.max_pending is reached" in heard for heard in chat.heard)
+
+    play(scene)
+
+
+def test_a_shedding_whose_answer_was_lost_is_not_done_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(stage: Stage) -> None:
+        set_up(stage, max_pending=100, when_full="shed")
+        shed = stage.store.backlog.shed
+        lost: list[int | None] = []
+
+        def shed_and_lose_the_answer(ids: Sequence[int], reason: str, turn: float, now: float) -> int | None:
+            ended = shed(ids, reason, turn, now)
+            lost.append(ended)
+            if len(lost) == 1:
+                raise DatabaseUnavailable("the answer was lost on its way")
+            return ended
+
+        monkeypatch.setattr(stage.store.backlog, "shed", shed_and_lose_the_answer)
+        shop = stage.outbox()
+        stage.enqueue(*news(*range(80)), into=shop)
+        fill(stage, shop, 50)
+        stage.worker()
+        await asyncio.sleep(14)
+        assert lost == [30]
+        assert stage.statuses() == {"pending": 100, "cancelled": 30}
 
     play(scene)
 

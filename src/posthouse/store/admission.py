@@ -86,8 +86,13 @@ class Admission:
         found = yield from read_backlog(dialect, self._caps, now)
         if found is None or not 0.0 <= found[1] <= STALE_S:
             yield from self._count(dialect)
-        elif self._known_at is None or now - found[1] > self._known_at + READ_EVERY_S:  # not the same count once more
+        elif self._is_news(now - found[1], now):
             self._know(found[0], now - found[1])
+
+    def _is_news(self, at: float, now: float) -> bool:
+        """Whether what was counted then is neither known already nor older than that."""
+        known_at = self._known_at
+        return known_at is None or at > known_at + READ_EVERY_S or known_at > now  # the clock was set back
 
     def _count(self, dialect: str) -> Script[bool]:
         """Counts, unless that was a moment ago. Whether it did."""

@@ -123,8 +123,8 @@ class Housekeeping:
             self._end_lives,
             self._sweep_dependencies,
             self._release_strays,
-            self._backlog.look,
             self._reconcile,
+            self._backlog.look,
         ):
             try:
                 await step()
