@@ -30,6 +30,10 @@ POLICIES = {name: TypePolicy(name, routes=(), priority=priority) for name, prior
 TEN = CapPolicy(Cap(10), {"digest": Cap(2, shared=False)}, PRIORITIES)
 
 
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For what no database can do in another way."""
+
+
 class Clock:
     """Real time, and what a test adds to it."""
 
@@ -94,11 +98,13 @@ def test_without_any_worker_bulk_is_refused_first_then_normal_and_urgent_never(a
     assert len(keys(store)) == 15
 
 
+@on_sqlite
 def test_one_by_one_it_is_full_at_the_same_point(app: Application) -> None:
     accepted = [not app.is_refused("newsletter", f"k-{n}") for n in range(12)]
     assert accepted == [True] * 8 + [False] * 4
 
 
+@on_sqlite
 def test_what_other_processes_wrote_is_known_a_few_seconds_later(
     database: Database, open_another: Callable[[], Database]
 ) -> None:
@@ -109,6 +115,7 @@ def test_what_other_processes_wrote_is_known_a_few_seconds_later(
     assert one.is_refused("newsletter", "c")
 
 
+@on_sqlite
 def test_what_has_left_makes_room_again_but_not_for_one_more_at_a_time(
     app: Application, bench: Bench, database: Database
 ) -> None:
@@ -122,6 +129,7 @@ def test_what_has_left_makes_room_again_but_not_for_one_more_at_a_time(
     app.ask("newsletter", "more")
 
 
+@on_sqlite
 def test_before_it_refuses_it_counts_again(app: Application, bench: Bench) -> None:
     app.ask("newsletter", *names(8))
     bench.claim(8, "newsletter")
@@ -135,12 +143,14 @@ def test_a_key_that_is_there_already_is_never_refused(app: Application) -> None:
     assert app.is_refused("newsletter", "k-1", "new")
 
 
+@on_sqlite
 def test_many_at_once_fit_all_together_or_not_at_all(app: Application, store: Store) -> None:
     assert app.is_refused("newsletter", *names(9))
     assert keys(store) == []
     app.ask("newsletter", *names(7))
 
 
+@on_sqlite
 def test_a_type_has_a_cap_of_its_own(app: Application) -> None:
     app.ask("digest", "d1", "d2")
     with pytest.raises(QueueFull, match=r"types\.digest\.max_pending is 2"):
@@ -182,6 +192,7 @@ def asked_about(statements: list[str]) -> int:
     return sum("email_backlog" in one or "count(*)" in one for one in statements)
 
 
+@on_sqlite
 def test_without_a_cap_nothing_is_asked_and_with_one_once_a_second(database: Database, statements: list[str]) -> None:
     plain = Application(database, CapPolicy(priorities=PRIORITIES))
     plain.ask("newsletter", "a")

@@ -76,6 +76,7 @@ def test_after_the_cooldown_another_one_begins(database: Database) -> None:
         ask(database, code("c"))
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_the_same_key_again_is_no_second_email(database: Database) -> None:
     ask(database, code("a"))
     assert [one.created for one in ask(database, code("a"), code("a"))] == [False, False]
@@ -83,6 +84,7 @@ def test_the_same_key_again_is_no_second_email(database: Database) -> None:
         ask(database, code("a", text="something else"))
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_repetition_does_not_begin_the_cooldown_anew(database: Database) -> None:
     ask(database, code("a"))
     age(database, COOLDOWN_S + 1)
@@ -103,6 +105,7 @@ def test_two_of_a_family_in_one_call_are_refused_together(database: Database, st
     ask(database, code("a"))
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_rolled_back_email_begins_no_cooldown(database: Database) -> None:
     with database.engine.connect() as connection:
         outbox().enqueue(connection, code("a"))

@@ -36,7 +36,7 @@ def news(*numbers: int) -> list[Email]:
 def test_people_are_told_once_that_it_is_full_and_each_process_refuses_by_the_workers_count() -> None:
     async def scene(stage: Stage) -> None:
         chat = set_up(stage, max_pending=100)
-        for _ in range(3):
+        for _ in range(2):
             stage.worker()
         stage.enqueue(*news(*range(79)))
         await asyncio.sleep(7)
@@ -73,7 +73,7 @@ def test_the_last_in_the_line_make_room_for_more_urgent_mail_and_say_so() -> Non
     async def scene(stage: Stage) -> None:
         chat = set_up(stage, max_pending=100, when_full="shed")
         shop = stage.outbox()
-        for _ in range(3):
+        for _ in range(2):
             stage.worker()
         stage.enqueue(*news(*range(80)), into=shop)
         await asyncio.sleep(1)
