@@ -15,17 +15,14 @@ from posthouse.config import (
     Config,
     RetentionSettings,
     RouteSettings,
-    Secret,
     Settings,
     TypeSettings,
     WorkerSettings,
     load_config,
     parse_config,
-    parse_duration,
-    parse_rate,
-    parse_size,
 )
 from posthouse.errors import ConfigError, OperatorError
+from posthouse.setting_values import Secret, parse_duration, parse_rate, parse_size
 
 SQLITE = "sqlite:///posthouse.db"
 PASSWORD = "hunter2"
@@ -170,6 +167,11 @@ def test_settings_cannot_be_changed_once_read(settings: Settings) -> None:
         ({"types": {"code": {"on_unknown": "guess"}}}, "types.code.on_unknown", "'resend' or 'hold'"),
         ({"types": {"code": {"routes": "main"}}}, "types.code.routes", "tuple"),
         ({"types": {"code": {"routes": ["mian"]}}}, "types.code.routes", "'mian' is not a route"),
+        ({"types": {"code": {"max_pending": 0}}}, "types.code.max_pending", "greater than or equal to 1"),
+        ({"types": {"code": {"cooldown": "0s"}}}, "types.code.cooldown", "greater than 0"),
+        ({"outbox": {"max_pendin": 5}}, "outbox.max_pendin", "did you mean 'max_pending'?"),
+        ({"outbox": {"max_pending": 5, "when_full": "drop"}}, "outbox.when_full", "'refuse' or 'shed'"),
+        ({"outbox": {"when_full": "shed"}}, "outbox", "needs max_pending"),
         ({"types": {"Code": {}}}, "types.Code", "small letters"),
         ({"types": {"a/b": {}}}, "types.a/b", "small letters"),
         ({"types": [{}]}, "types", "dictionary"),

@@ -677,6 +677,7 @@ def test_a_retry_with_other_times_is_the_same_email() -> None:
     [
         {"type": "receipt"},
         {"service": "shop"},
+        {"campaign": "spring"},
         {"after": "order-1041-receipt"},
         {"to": "bob@example.com"},
         {"to": "Ada <ada@example.com>"},
@@ -695,6 +696,34 @@ def test_a_retry_with_other_times_is_the_same_email() -> None:
 )
 def test_any_other_content_has_another_fingerprint(changes: dict[str, Any]) -> None:
     assert fingerprint(written(**changes)) != fingerprint(written())
+
+
+def test_a_fingerprint_is_the_same_in_every_release() -> None:
+    assert fingerprint(written(service="shop")).startswith("890bfbbcd1f97269")
+
+
+def test_a_campaign_is_a_short_name_as_a_service_is() -> None:
+    assert written(campaign="spring-2027").checked().campaign == "spring-2027"
+    for wrong in ("", "Spring", "a/b", "x" * 64):
+        with pytest.raises(InvalidEmail, match="campaign"):
+            written(campaign=wrong).checked()
+
+
+def test_type_service_and_campaign_fit_into_one_name() -> None:
+    written(type="t" * 60, service="s" * 50, campaign="c" * 50).checked()
+    with pytest.raises(InvalidEmail, match="campaign: with type and service"):
+        written(type="t" * 60, service="s" * 50, campaign="c" * 51).checked()
+
+
+def test_a_family_is_any_line_of_text() -> None:
+    assert written(family="code:user-42 ü").checked().family == "code:user-42 ü"
+    for wrong in ("", " ", "a ", "a\nb", "x" * 191, 7):
+        with pytest.raises(InvalidEmail, match="family"):
+            written(family=wrong).checked()
+
+
+def test_a_family_is_no_part_of_what_an_email_says() -> None:
+    assert fingerprint(written(family="code:user-42")) == fingerprint(written())
 
 
 def test_recipients_do_not_move_between_lists_unnoticed() -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from posthouse import outbox
 from posthouse.config import Config, load_config
+from posthouse.core.cap_policy import CapPolicy, cap_policy
 from posthouse.core.lanes import lane_name, type_of
 from posthouse.core.outcome import Verdict
 from posthouse.core.outlook import Outlook, outlook
@@ -38,7 +39,7 @@ from posthouse.providers.registry import build_provider
 from posthouse.providers.transport import AiohttpTransport, TransportOptions
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import check
-from posthouse.store.retention import Limits
+from posthouse.store.retention import FAMILIES_KEPT_S, Limits
 from posthouse.store.store import Store
 from posthouse.store.worker_lock import WorkerLock
 
@@ -83,6 +84,7 @@ class Outbox(outbox.Outbox):
             sender=app.config.sender,
             clock=app.clock,
             new_key=new_idempotency_key,
+            caps=app.caps,
         )
         self._app = app
 
@@ -116,6 +118,11 @@ class App:
     def policies(self) -> dict[str, TypePolicy]:
         """The configured types."""
         return type_policies(self.config)
+
+    @cached_property
+    def caps(self) -> CapPolicy:
+        """The configured caps on what waits."""
+        return cap_policy(self.config)
 
     @cached_property
     def database(self) -> Database:
@@ -258,6 +265,7 @@ class App:
             identity=Identity(socket.gethostname(), os.getpid(), version("posthouse")),
             chance=self.chance,
             pace=pace_policy(self.config),
+            caps=self.caps,
             alarm=AlarmSettings(
                 quiet_s=alerts.quiet,
                 transport=AiohttpTransport(TransportOptions()) if alerts.url else None,
@@ -342,8 +350,13 @@ def _server_tls(certificate: Path) -> ssl.SSLContext:
 def retention_limits(config: Config) -> Limits:
     """The configured ages."""
     kept = config.retention
+    cooldowns = [settings.cooldown for settings in config.types.values() if settings.cooldown is not None]
     return Limits(
-        contents_s=kept.contents, attempts_s=kept.attempts, raw_answers_s=kept.raw_answers, sends_s=kept.sends
+        contents_s=kept.contents,
+        attempts_s=kept.attempts,
+        raw_answers_s=kept.raw_answers,
+        sends_s=kept.sends,
+        families_s=max([FAMILIES_KEPT_S, *cooldowns]),
     )
 
 

@@ -14,145 +14,28 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from posthouse.address import Address
-from posthouse.errors import ConfigError, InvalidEmail
+from posthouse.errors import ConfigError
+from posthouse.setting_values import (
+    Duration,
+    PositiveDuration,
+    PositiveSize,
+    RateValue,
+    SecretValue,
+    SenderDomain,
+    SenderValue,
+    Share,
+)
 
 CONFIG_FILE: Final = "posthouse.toml"
 DEFAULT_TYPE: Final = "default"
+PENDING_MAX: Final = 10_000_000
+"""No cap is larger: more can't be counted every few seconds."""
+
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-DURATION_MAX_S: Final = 100 * 366 * 86400.0  # what every database can still add to a time
-
-
-def parse_duration(value: object) -> float:
-    """Seconds in a duration such as `250ms`, `15s`, `10m`, `2h`, `1h30m` or `3d`."""
-    parts = _DURATION.findall(value) if isinstance(value, str) else []
-    if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s", "", str(value)):
-        raise ValueError(f"{value!r} is not a duration; write it like '250ms', '15s', '10m', '2h' or '3d'")
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if seconds > DURATION_MAX_S:
-        raise ValueError(f"{value!r} is longer than a hundred years")
-    return seconds
-
-
-def parse_share(value: object) -> float:
-    """A part of one in a percentage such as `1%` or `0.5%`."""
-    number = value.strip().removesuffix("%") if isinstance(value, str) and value.strip().endswith("%") else ""
-    try:
-        share = float(number) / 100
-    except ValueError:
-        raise ValueError(f"{value!r} is not a percentage; write it like '1%'") from None
-    if not 0 <= share <= 0.5:
-        raise ValueError(f"{value!r} is not between 0% and 50%")
-    return share
-
-
-_RATE = re.compile(r"(\d+) ?/ ?([a-z]+)", re.ASCII)
-_PER_S: Final = {
-    **dict.fromkeys(("s", "sec", "second"), 1.0),
-    **dict.fromkeys(("m", "min", "minute"), 60.0),
-    **dict.fromkeys(("h", "hour"), 3600.0),
-    **dict.fromkeys(("d", "day"), 86400.0),
-}
-
-
-def parse_rate(value: object) -> tuple[int, float]:
-    """Count and seconds in `14/second`, `100/min`, `5000/hour` or `10000/day`."""
-    text = value if isinstance(value, str) else str(value)
-    found = _RATE.fullmatch(text.strip())
-    if found is None or found[2] not in _PER_S:
-        raise ValueError(f"{text!r} is not a rate; write it like '14/second', '100/min', '5000/hour' or '10000/day'")
-    if int(found[1]) == 0:
-        raise ValueError(f"{text!r} allows nothing; to stop sending, use: posthouse pause")
-    return int(found[1]), _PER_S[found[2]]
-
-
-RateValue = Annotated[tuple[int, float], BeforeValidator(parse_rate)]
-Share = Annotated[float, BeforeValidator(parse_share)]
-Duration = Annotated[float, BeforeValidator(parse_duration)]
-PositiveDuration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
-
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_SIZE_UNITS: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-
-def parse_size(value: object) -> int:
-    """Bytes in a size such as `500kB`, `25MB` or `10MiB`."""
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None or found[2] not in _SIZE_UNITS:
-        raise ValueError(f"{value!r} is not a size; write it like '500kB', '25MB' or '10MiB'")
-    return round(float(found[1]) * _SIZE_UNITS[found[2]])
-
-
-PositiveSize = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
-
-
-class Secret:
-    """A credential: `env:NAME`, `file:PATH` or the value itself. Read when needed, so that a rotation is seen."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-
-    def reveal(self) -> str:
-        """The value now. Raises ConfigError where the variable or the file is missing."""
-        kind, _, place = self._source.partition(":")
-        if kind == "env":
-            if place not in os.environ:
-                raise ConfigError("", f"the environment variable {place} is not set")
-            return os.environ[place]
-        if kind == "file":
-            try:
-                return Path(place).read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-                raise ConfigError("", f"the file {place} can't be read: {reason}") from None
-        return self._source
-
-    def __repr__(self) -> str:
-        shown = self._source if self._source.startswith(("env:", "file:")) else "***"
-        return f"Secret({shown})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._source == self._source
-
-    def __hash__(self) -> int:
-        return hash(self._source)
-
-
-def _secret(value: object) -> Secret:
-    if isinstance(value, Secret):
-        return value
-    if not isinstance(value, str) or not value:
-        raise ValueError("must be 'env:NAME', 'file:PATH' or the value itself")
-    return Secret(value)
-
-
-def _sender(value: object) -> Address:
-    if isinstance(value, Address):
-        return value
-    try:
-        return Address.parse(str(value), "sender")
-    except InvalidEmail as error:
-        raise ValueError(error.reason) from None
-
-
-def _domain(value: object) -> str:
-    text = str(value).strip().casefold()
-    if not re.fullmatch(r"[^\s@/]+\.[^\s@/.]+", text):
-        raise ValueError(f"{value!r} is not a domain such as shop.example")
-    return text
-
-
-SenderDomain = Annotated[str, BeforeValidator(_domain)]
-SecretValue = Annotated[Secret, BeforeValidator(_secret), PlainSerializer(repr)]
-SenderValue = Annotated[Address, BeforeValidator(_sender), PlainSerializer(str)]
 
 
 class Settings(BaseModel):
@@ -308,6 +191,46 @@ class TypeSettings(Settings):
     unknown_may_change_route: bool = Field(
         False, description="Whether `resend` may take another route than the one that may have accepted it."
     )
+    cooldown: PositiveDuration | None = Field(
+        None,
+        description=(
+            "The time between two emails of one `family`, such as `30s` between the codes for one person: until then "
+            "`enqueue` raises `TooSoon`. Default: none."
+        ),
+    )
+    max_pending: int | None = Field(
+        None,
+        ge=1,
+        le=PENDING_MAX,
+        description="Pending sends of this type at most; more are refused with `QueueFull`. Default: no limit.",
+    )
+
+
+class OutboxSettings(Settings):
+    """`[outbox]`: what may wait, all in all."""
+
+    max_pending: int | None = Field(
+        None,
+        ge=1,
+        le=PENDING_MAX,
+        description=(
+            "Pending sends of all types at most. Then `enqueue` raises `QueueFull`: for bulk mail from 80 % of it on, "
+            "for urgent mail never. Default: no limit."
+        ),
+    )
+    when_full: Literal["refuse", "shed"] = Field(
+        "refuse",
+        description=(
+            "`refuse`, or `shed`: mail of a higher priority makes room for itself, and workers cancel the newest sends "
+            "of a lower one for which no call was made."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _something_to_be_full(self) -> Self:
+        if self.when_full == "shed" and self.max_pending is None:
+            raise ValueError('when_full = "shed" needs max_pending')
+        return self
 
 
 class WorkerSettings(Settings):
@@ -386,6 +309,7 @@ class Config(Settings):
         default_factory=dict, description="`[services.NAME]`, one an internal caller."
     )
     groups: dict[str, GroupSettings] = Field(default_factory=dict, description="`[groups.NAME]`, one a mailbox group.")
+    outbox: OutboxSettings = Field(OutboxSettings(), description="`[outbox]`.")
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
     alerts: AlertSettings = Field(AlertSettings(), description="`[alerts]`.")
     retention: RetentionSettings = Field(RetentionSettings(), description="`[retention]`.")
@@ -479,6 +403,7 @@ def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
         "types": TypeSettings,
         "services": ServiceSettings,
         "groups": GroupSettings,
+        "outbox": OutboxSettings,
         "worker": WorkerSettings,
         "alerts": AlertSettings,
         "retention": RetentionSettings,

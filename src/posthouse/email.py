@@ -25,6 +25,8 @@ RECIPIENTS_MAX: Final = 50
 ATTACHMENTS_MAX: Final = 100
 ALTERNATIVES_MAX: Final = 10
 CONTENT_BYTES_MAX: Final = 10 * 1024 * 1024
+LANE_WORDS_CHARS_MAX: Final = 160
+"""Type, service and campaign together: they are the lane's name, with the mailbox group behind them."""
 
 RESERVED_HEADERS: Final = frozenset(
     "from sender to cc bcc reply-to subject date message-id mime-version content-type content-transfer-encoding "
@@ -48,6 +50,8 @@ class Email:
     `text` and/or `html`, or `template` and its `variables` (a subject given as well wins over the template's), or in
     `raw` a finished message, whose own headers name the recipients where `to` doesn't.
     `send_at` and `expires` are aware datetimes; `after` is the key of an email that must be accepted first.
+    `service` is the internal caller, `campaign` the bulk send that it belongs to; both may be paused by name. Emails of
+    one `family` replace each other, such as the codes for one sign-in: the type's `cooldown` stands between them.
     `importance` is what the reader's program shows, "high" or "low"; how soon it is sent is its type's priority.
     `options` are what one provider alone knows, by the name of the route or the provider.
     """
@@ -80,6 +84,8 @@ class Email:
     expires: datetime | None = None
     after: str | None = None
     service: str | None = None
+    campaign: str | None = None
+    family: str | None = None
 
     def checked(self) -> CheckedEmail:
         """A frozen, validated copy: later changes to this object change nothing. Raises InvalidEmail."""
@@ -90,6 +96,9 @@ class Email:
             raise InvalidEmail("after", "an email can't wait for itself")
         type_ = fields.lane_word(self.type, "type")
         service = None if self.service is None else fields.lane_word(self.service, "service")
+        campaign = None if self.campaign is None else fields.lane_word(self.campaign, "campaign")
+        _check_lane(type_, service, campaign)
+        family = None if self.family is None else fields.family(self.family)
         send_at, expires = fields.moment(self.send_at, "send_at"), fields.moment(self.expires, "expires")
         if send_at is not None and expires is not None and expires <= send_at:
             raise InvalidEmail("expires", "it would expire before its send_at")
@@ -97,8 +106,10 @@ class Email:
         stored_bytes = stored.encode()
         if (size := len(stored_bytes)) > CONTENT_BYTES_MAX:
             raise InvalidEmail("content", f"{size} bytes; at most {CONTENT_BYTES_MAX} can be stored")
-        alike = fingerprint(type_, service, after, stored_bytes)
-        return CheckedEmail(key, type_, service, content, stored, send_at, expires, after, alike, files)
+        alike = fingerprint(type_, service, campaign, after, stored_bytes)
+        return CheckedEmail(
+            key, type_, service, campaign, family, content, stored, send_at, expires, after, alike, files
+        )
 
     def _written(self) -> tuple[Content, dict[str, bytes]]:
         """The content of an email that we build, and the bytes of its files by their digest."""
@@ -175,6 +186,8 @@ class CheckedEmail:
     key: str
     type: str
     service: str | None
+    campaign: str | None
+    family: str | None
     content: Content
     stored: str  # the content's stored form
     send_at: float | None
@@ -184,12 +197,19 @@ class CheckedEmail:
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # the content's files, by their digest
 
 
-def fingerprint(type_: str, service: str | None, after: str | None, stored: bytes) -> str:
-    """Tells whether two emails under one key are the same: type, service, dependency and content.
+def fingerprint(type_: str, service: str | None, campaign: str | None, after: str | None, stored: bytes) -> str:
+    """Tells whether two emails under one key are the same: type, service, campaign, dependency and content.
 
-    Not the times: a caller that tries again computes them anew, and means the same email. NUL is in none of the parts.
+    Not the times: a caller that tries again computes them anew, and means the same email. NUL is in none of the parts,
+    and no campaign begins as the content does.
     """
-    return hashlib.sha256("\0".join((type_, service or "", after or "", "")).encode() + stored).hexdigest()
+    parts = (type_, service or "", after or "", *filter(None, [campaign]), "")
+    return hashlib.sha256("\0".join(parts).encode() + stored).hexdigest()
+
+
+def _check_lane(type_: str, service: str | None, campaign: str | None) -> None:
+    if campaign and len(type_) + len(service or "") + len(campaign) > LANE_WORDS_CHARS_MAX:
+        raise InvalidEmail("campaign", f"with type and service it has more than {LANE_WORDS_CHARS_MAX} characters")
 
 
 def _alternatives(value: object) -> tuple[Alternative, ...]:

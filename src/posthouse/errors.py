@@ -5,6 +5,8 @@ Expected outcomes of a send are values (`core.outcome`), never exceptions.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 
 class PosthouseError(Exception):
     """Everything Posthouse raises on purpose."""
@@ -32,6 +34,42 @@ class KeyReused(CallerError):
         super().__init__(
             f"key {key!r} is already used by send {send_id} with other content; "
             f"a new email needs a new key (look at it with: posthouse show {key})"
+        )
+
+
+class QueueFull(CallerError):
+    """So much waits already that this email is refused; later there may be room. Urgent mail is never refused.
+
+    `setting` is what is full, such as `outbox.max_pending`; `pending` is what was counted, about.
+    """
+
+    def __init__(self, setting: str, max_pending: int, pending: int, priority: str, count: int) -> None:
+        self.setting = setting
+        self.max_pending = max_pending
+        self.pending = pending
+        self.priority = priority
+        self.count = count
+        what = f"{count:,} more emails are" if count > 1 else "another email is"
+        super().__init__(
+            f"{pending:,} sends are pending and {setting} is {max_pending:,}: {what} refused ({priority} mail); try "
+            "again later, and see why so much waits with: posthouse status"
+        )
+
+
+class TooSoon(CallerError):
+    """Another email of this type and family was asked for within the type's cooldown.
+
+    `again_in_s` and `again_at` (an aware datetime) say when the next one may be, by the database's clock.
+    """
+
+    def __init__(self, type_: str, family: str, again_in_s: float, again_at: datetime) -> None:
+        self.type = type_
+        self.family = family
+        self.again_in_s = again_in_s
+        self.again_at = again_at
+        super().__init__(
+            f"another email of the family {family!r} was asked for a moment ago; the next one may be in "
+            f"{again_in_s:.0f} s (types.{type_}.cooldown)"
         )
 
 

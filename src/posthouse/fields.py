@@ -27,12 +27,21 @@ _LANE_WORD = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 def checked_key(value: object, field_name: str) -> str:
     """A dedupe key. Raises InvalidEmail, as all of these."""
-    key = one_line(value, field_name, KEY_CHARS_MAX)
-    if not key.strip():
-        raise InvalidEmail(field_name, "is empty; it must name this one email, such as order-1042-receipt")
-    if key != key.strip():
-        raise InvalidEmail(field_name, f"{shorten(key)!r} begins or ends with a space")
-    return key
+    return _name(value, field_name, "it must name this one email, such as order-1042-receipt")
+
+
+def family(value: object) -> str:
+    """The name of a family of emails."""
+    return _name(value, "family", "it must name emails that replace each other, such as code:user-42")
+
+
+def _name(value: object, field_name: str, meant: str) -> str:
+    name = one_line(value, field_name, KEY_CHARS_MAX)
+    if not name.strip():
+        raise InvalidEmail(field_name, f"is empty; {meant}")
+    if name != name.strip():
+        raise InvalidEmail(field_name, f"{shorten(name)!r} begins or ends with a space")
+    return name
 
 
 def lane_word(value: object, field_name: str) -> str:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from posthouse.address import Address
+from posthouse.core.cap_policy import CapPolicy
 from posthouse.core.policy import TypePolicy
 from posthouse.email import CheckedEmail, Email
 from posthouse.errors import InvalidEmail
 from posthouse.providers.port import Provider
+from posthouse.store.admission import Admission
 from posthouse.store.async_runners import write_through_async
 from posthouse.store.enqueue import NewSend, Stored, insert_sends
 from posthouse.store.runners import write_through
@@ -42,20 +44,22 @@ class Outbox:
         sender: Address | None,
         clock: Callable[[], float],
         new_key: Callable[[], str],
+        caps: CapPolicy | None = None,
     ) -> None:
         self._policies = policies
         self._providers = providers
         self._sender = sender
         self._clock = clock
         self._new_key = new_key
+        self._admission = Admission(caps or CapPolicy(), clock)
 
     def enqueue(self, connection: object, email: Email) -> Enqueued:
         """Writes one email; it exists when the caller's transaction commits, and never existed if it rolls back.
 
         `connection` is a SQLAlchemy Connection, Session or scoped_session, a Django connection inside
         `transaction.atomic()`, or a sqlite3, psycopg, PyMySQL or mysqlclient connection. Raises InvalidEmail,
-        KeyReused, UnsupportedConnection, SchemaError; after each of the first three nothing was written and the
-        transaction is as usable as before.
+        KeyReused, QueueFull, TooSoon, UnsupportedConnection, SchemaError; after each but the last nothing was written
+        and the transaction is as usable as before.
         """
         return self.enqueue_many(connection, (email,))[0]
 
@@ -78,7 +82,11 @@ class Outbox:
         return _enqueued(await write_through_async(connection, self._script(new))) if new else []
 
     def _script(self, new: Sequence[NewSend]) -> Callable[[str], Script[list[Stored]]]:
-        return partial(insert_sends, new=new, clock=self._clock)
+        return partial(self._admit_and_insert, new=new)
+
+    def _admit_and_insert(self, dialect: str, new: Sequence[NewSend]) -> Script[list[Stored]]:
+        yield from self._admission.admit(dialect, new)
+        return (yield from insert_sends(dialect, new, self._clock))
 
     def _new_send(self, email: Email) -> NewSend:
         if not isinstance(email, Email):
@@ -91,7 +99,7 @@ class Outbox:
             raise InvalidEmail("sender", "is missing, and the configuration has no `sender` either")
         self._refuse_options_for_nobody(checked.content.options)
         self._refuse_what_no_route_carries(checked, policy)
-        return NewSend(checked, self._new_key(), policy.max_age_s)
+        return NewSend(checked, self._new_key(), policy.max_age_s, policy.cooldown_s)
 
     def _refuse_options_for_nobody(self, options: Iterable[str]) -> None:
         """Options go by the name of a route or of its provider; under any other they would be lost."""

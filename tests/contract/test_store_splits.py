@@ -148,3 +148,14 @@ def test_content_that_cannot_be_read_does_not_hold_up_what_was_accepted(bench: B
     bench.settle(report(state, partly(bob=transient()), bench.now))
     assert bench.row("k")["status"] == "accepted"
     assert len(rest_of(bench)) == 1
+
+
+def test_what_is_split_off_stays_in_its_campaign_and_lane(bench: Bench) -> None:
+    bench.enqueue("k", to=TO, service="shop", campaign="spring")
+    state = bench.claim_one("receipt/shop/spring")
+
+    bench.settle(report(state, partly(bob=transient()), bench.now), now=bench.now)
+
+    (bobs,) = rest_of(bench)
+    assert (bobs["campaign"], bobs["lane"]) == ("spring", "receipt/shop/spring")
+    assert len(bench.claim(5, "receipt/shop/spring", now=bench.now + 60)) == 1

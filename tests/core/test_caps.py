@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.core.caps import Admission, Cap, admit, to_shed
+from posthouse.core.cap_policy import Backlog, CapPolicy
+from posthouse.core.caps import Admission, Cap, admit, overdrawn, shed, to_shed
+from posthouse.core.lifecycle import Status, after
 from posthouse.core.policy import Priority
+from posthouse.core.sends import SendState
+from tests.core.strategies import sends
 
 URGENT, NORMAL, BULK = Priority.URGENT, Priority.NORMAL, Priority.BULK
 ACCEPT, REFUSE, SHED_LOWER = Admission.ACCEPT, Admission.REFUSE, Admission.SHED_LOWER
@@ -111,3 +115,73 @@ def test_a_lower_priority_is_never_accepted_where_a_higher_one_is_refused(
 ) -> None:
     accepted = [admit(Cap(count), pending, priority, count=more) is ACCEPT for priority in (BULK, NORMAL, URGENT)]
     assert accepted == sorted(accepted)
+
+
+# What workers cancel, where the outbox sheds.
+
+
+@pytest.mark.parametrize(
+    ("pending", "gone"),
+    [
+        ({BULK: 60, NORMAL: 40}, {}),
+        ({BULK: 60, NORMAL: 50}, {BULK: 10}),
+        ({BULK: 130}, {}),  # nobody of a higher priority needs the room
+        ({BULK: 120, NORMAL: 5}, {BULK: 5}),
+        ({NORMAL: 130}, {}),
+        ({URGENT: 20, NORMAL: 90, BULK: 10}, {BULK: 10, NORMAL: 10}),
+        ({URGENT: 130}, {}),
+    ],
+)
+def test_no_more_is_cancelled_than_higher_priorities_have_come(
+    pending: dict[Priority, int], gone: dict[Priority, int]
+) -> None:
+    assert overdrawn(SHEDDING, pending) == gone
+    assert overdrawn(CAP, pending) == {}
+
+
+@given(st.integers(1, 300), waiting)
+def test_what_is_cancelled_never_makes_more_room_than_is_missing(count: int, pending: dict[Priority, int]) -> None:
+    gone = overdrawn(Cap(count, sheds=True), pending)
+    assert URGENT not in gone
+    assert sum(gone.values()) <= max(0, sum(pending.values()) - count)
+    assert all(number <= pending[priority] for priority, number in gone.items())
+
+
+@given(sends())
+def test_only_a_pending_send_without_any_call_is_shed(send: SendState) -> None:
+    change = shed(send, "the outbox was full")
+    untouched = send.status is Status.PENDING and not send.attempts and not send.unresolved
+    assert (change is not None) is untouched
+    if change is not None:
+        assert change.status is after(send.status, change.happening) is Status.CANCELLED
+
+
+# The caps of a configuration.
+
+POLICY = CapPolicy(Cap(100), {"digest": Cap(10, shared=False)}, {"digest": BULK, "news": BULK, "code": URGENT})
+
+
+def test_a_types_own_cap_is_full_before_the_outbox_is() -> None:
+    full = POLICY.refusal(Backlog({BULK: 10}, {"digest": 10}), {"digest": 1})
+    assert full is not None
+    assert (full.setting, full.pending) == ("types.digest.max_pending", 10)
+    assert POLICY.refusal(Backlog({BULK: 10}, {"digest": 10}), {"news": 1}) is None
+
+
+def test_what_is_asked_for_in_one_call_counts_together() -> None:
+    assert POLICY.refusal(Backlog({NORMAL: 70}), {"news": 5, "receipt": 5}) is None
+    full = POLICY.refusal(Backlog({NORMAL: 70}), {"news": 6, "receipt": 5})
+    assert full is not None
+    assert (full.priority, full.pending, full.count) == (BULK, 75, 6)
+
+
+def test_a_type_that_is_not_configured_counts_as_normal() -> None:
+    counted = POLICY.count([("code", 1), ("news/shop", 2), ("news//spring", 3), ("digest", 4), ("gone", 5)])
+    assert counted == Backlog({URGENT: 1, BULK: 9, NORMAL: 5}, {"digest": 4})
+
+
+def test_what_is_full_names_the_highest_priority_that_is_refused() -> None:
+    assert POLICY.full(Backlog({NORMAL: 79}, {"digest": 9})) == []
+    assert [full.priority for full in POLICY.full(Backlog({NORMAL: 80}))] == [BULK]
+    assert [full.priority for full in POLICY.full(Backlog({URGENT: 100}))] == [NORMAL]
+    assert [full.setting for full in POLICY.full(Backlog(types={"digest": 10}))] == ["types.digest.max_pending"]

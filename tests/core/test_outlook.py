@@ -31,6 +31,12 @@ def test_a_route_that_works_and_a_short_queue_are_on_time() -> None:
     assert asked() == Outlook(False, 2.0, 62.0, Reason.ON_TIME)
 
 
+def test_another_one_is_not_offered_before_it_may_be_asked_for() -> None:
+    cooling = replace(POLICY, cooldown_s=90.0)
+    assert outlook(cooling, {}, None, BUSY, NOW).resend_after_s == 90.0
+    assert outlook(replace(POLICY, cooldown_s=30.0), {}, None, BUSY, NOW).resend_after_s == 62.0
+
+
 def test_an_idle_type_is_on_time() -> None:
     assert asked(waiting=Waiting()) == Outlook(False, 0.0, RESEND_AFTER_S, Reason.ON_TIME)
 

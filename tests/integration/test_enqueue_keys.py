@@ -116,6 +116,7 @@ def test_a_repetition_changes_nothing_of_what_is_stored(database: Database, stor
         {"to": "grace@example.com"},
         {"type": "newsletter"},
         {"service": "shop"},
+        {"campaign": "spring"},
         {"after": "order-0"},
         {"tags": ["a"]},
         {"metadata": {"a": "b"}},

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 
 from posthouse.address import Address
 from posthouse.attachment import Attachment
-from posthouse.config import RouteSettings, Secret
+from posthouse.config import RouteSettings
 from posthouse.content import Content
 from posthouse.core.outcome import Outcome, Subject
 from posthouse.errors import ConfigError
@@ -33,6 +33,7 @@ from posthouse.providers.mime import message_bytes
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.providers.registry import build_provider
 from posthouse.providers.transport import AiohttpTransport
+from posthouse.setting_values import Secret
 from tests.providers.messages import ADA, full_message, message
 from tests.providers.smtp_server import scripted_server
 from tests.providers.test_mime_properties import messages

@@ -23,20 +23,18 @@ from posthouse.config import (
     AlertSettings,
     Config,
     GroupSettings,
+    OutboxSettings,
     RetentionSettings,
     RouteSettings,
-    SecretValue,
-    SenderValue,
     ServiceSettings,
     Settings,
     TypeSettings,
     WarmUpSettings,
     WorkerSettings,
-    parse_duration,
-    parse_size,
 )
 from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
 from posthouse.providers.registry import PROVIDERS
+from posthouse.setting_values import SecretValue, SenderValue, parse_duration, parse_size
 from tests.tidy.sources import ROOT
 
 CONFIGURATION: Final = ROOT / "docs" / "configuration.md"
@@ -136,6 +134,7 @@ def sections() -> list[Section]:
         Section("`[routes.NAME.warm_up]`", WarmUpSettings, "For a sender that receivers don't know yet."),
         Section("`[services.NAME]`", ServiceSettings, "One table for each internal caller that has a limit."),
         Section("`[groups.NAME]`", GroupSettings, "One table for each mailbox group that has a limit."),
+        Section("`[outbox]`", OutboxSettings, "What may wait. See [caps](operations.md#caps)."),
         Section("`[alerts]`", AlertSettings, "How people are told what needs them."),
         Section("`[worker]`", WorkerSettings, "How worker processes behave. Most installations need none of these."),
         Section("`[retention]`", RetentionSettings, "How long ended sends, and what belongs to them, are kept."),

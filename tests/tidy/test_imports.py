@@ -19,7 +19,8 @@ LADDER: Final = (
     ("outbox",),  # writes through the store, and asks the providers what they can carry
     ("providers", "store"),
     ("core",),
-    ("config",),  # its sender is an address of the message model
+    ("config",),
+    ("setting_values",),  # a sender is an address of the message model
     ("email",),
     ("raw", "fields", "content"),
     ("address", "attachment"),

@@ -19,6 +19,7 @@ from sqlalchemy import func, select
 from posthouse.address import Address
 from posthouse.config import Config, parse_config
 from posthouse.content import Content
+from posthouse.core.cap_policy import cap_policy
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.pace_policy import pace_policy
 from posthouse.core.policy import RouteFacts, type_policies
@@ -190,15 +191,20 @@ class Stage:
         self.scripted[route] = Scripted(answer, RouteFacts(route, **facts))
         return self.scripted[route]
 
-    def enqueue(self, *wanted: Email) -> None:
-        """As the application does it."""
-        outbox = Outbox(
+    def outbox(self) -> Outbox:
+        """As an application's process has it."""
+        return Outbox(
             type_policies(self.config),
             self._providers(Process("application"), self.config),
             sender=Address("shop@example.com", "Shop"),
             clock=self.now,
             new_key=lambda: next(self._keys),
+            caps=cap_policy(self.config),
         )
+
+    def enqueue(self, *wanted: Email, into: Outbox | None = None) -> None:
+        """As the application does it."""
+        outbox = into or self.outbox()
         with self.store.database.write() as connection:
             outbox.enqueue_many(connection, wanted)
 
@@ -217,6 +223,7 @@ class Stage:
             identity=Identity(process.name, 1, "0"),
             chance=self._chance,
             pace=pace_policy(config),
+            caps=cap_policy(config),
             alarm=self.alarm,
         )
         self._running.append(RunningWorker(Worker(parts), process))

@@ -18,13 +18,14 @@ from posthouse.cli.failures import Exit, failure_of
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.output import Answer, Line
 from posthouse.cli.story_lines import wrapped
-from posthouse.config import Config, RouteSettings, Secret
+from posthouse.config import Config, RouteSettings
 from posthouse.content import Content
 from posthouse.core.outcome import Outcome
 from posthouse.errors import ConfigError, PosthouseError
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import PROVIDERS
 from posthouse.providers.trial import refused_parts
+from posthouse.setting_values import Secret
 from posthouse.store.migrate import check as check_tables
 from posthouse.worker.supervisor import SETTLE_GRACE_SHARE
 

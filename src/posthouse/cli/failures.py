@@ -17,6 +17,7 @@ from posthouse.errors import (
     KeyReused,
     OperatorError,
     PosthouseError,
+    QueueFull,
     SchemaError,
     UnknownSend,
 )
@@ -94,5 +95,9 @@ def hint_for(error: PosthouseError) -> str | None:
         return "posthouse config check" if error.setting.partition(".")[0] in _TOP_SETTINGS else None
     if isinstance(error, SchemaError):
         return "posthouse migrate" if "posthouse migrate" in str(error) else None
-    hints = {DatabaseUnavailable: "posthouse config check", UnknownSend: "posthouse find WORDS"}
+    hints = {
+        DatabaseUnavailable: "posthouse config check",
+        QueueFull: "posthouse status",
+        UnknownSend: "posthouse find WORDS",
+    }
     return hints.get(type(error))

@@ -24,12 +24,13 @@ def find(
         ),
     ] = None,
     status: Annotated[Status | None, typer.Option(help="Only sends in this state.", show_default=False)] = None,
+    campaign: Annotated[str | None, typer.Option(help="Only sends of this campaign.", show_default=False)] = None,
     held: Annotated[bool, typer.Option("--held", help="Only unknown sends that wait for `posthouse resolve`.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest first.")] = 20,
 ) -> Answer:
     """Find sends. Without words: the newest ones."""
     ledger = call.app.store.ledger
-    found = ledger.find(words or [], status, limit, held=held)
+    found = ledger.find(words or [], status, limit, held=held, campaign=campaign)
     document: Json = {"sends": [_send_document(send) for send in found], "limit": limit}
     if not found:
         return Answer(document, ["Nothing found."], Exit.NOT_POSSIBLE)
@@ -41,6 +42,7 @@ def _send_document(send: Json) -> Json:
         "key": send["dedupe_key"],
         "id": send["id"],
         "type": send["type"],
+        "campaign": send["campaign"],
         "status": send["status"],
         "held": is_held(send),
         "recipients": json.loads(send["recipients"]),

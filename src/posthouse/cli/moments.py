@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from posthouse.cli.failures import WrongUsage
-from posthouse.config import parse_duration
 from posthouse.errors import InvalidEmail
+from posthouse.setting_values import parse_duration
 
 _STEPS: Final = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 """Unit in seconds and its name, and those of the next smaller one that may stand behind it."""

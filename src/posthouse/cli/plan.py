@@ -12,8 +12,8 @@ from posthouse.cli.failures import WrongUsage
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration, duration_option
 from posthouse.cli.output import Answer, Json, Line, columns, count
-from posthouse.config import parse_rate
 from posthouse.core.forecast import Forecast, Plan, forecast, picture
+from posthouse.setting_values import parse_rate
 from posthouse.store.ledger import HOUR_S, Traffic
 
 CHART_COLUMNS: Final = 60

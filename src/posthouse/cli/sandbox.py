@@ -12,9 +12,9 @@ from posthouse.app import SandboxSettings, run_sandbox
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration_option
 from posthouse.cli.output import Answer, Line
-from posthouse.config import Secret
 from posthouse.sandbox.api import SEND_PATH
 from posthouse.sandbox.fault_text import FaultSettings, fault_text, parse_fault, read_faults_file
+from posthouse.setting_values import Secret
 
 SANDBOX_PORT: Final = 8025
 

@@ -43,6 +43,8 @@ def send(
     send_at: Annotated[str | None, typer.Option(help="Not before: 2026-08-01T09:00+02:00, or 10m from now.")] = None,
     expires: Annotated[str | None, typer.Option(help="Not after; written alike.")] = None,
     after: Annotated[str | None, typer.Option(help="Only once the email with this key is accepted.")] = None,
+    campaign: Annotated[str | None, typer.Option(help="The campaign that it belongs to.")] = None,
+    family: Annotated[str | None, typer.Option(help="Its type's cooldown stands between those of one.")] = None,
     tag: Annotated[Texts, typer.Option(help="A tag.")] = None,
     meta: Annotated[Texts, typer.Option(help="Metadata.", metavar="NAME=VALUE")] = None,
 ) -> Answer:
@@ -52,8 +54,7 @@ def send(
     headers name, unless --to names others. Options for recipients, files, variables, tags and metadata may be given
     several times.
     """
-    app = call.app
-    now = app.clock()
+    app, now = call.app, call.app.clock()
     email = Email(
         key=key or f"shell-{app.new_key()[:_KEY_DIGITS]}",
         to=to or (),
@@ -73,6 +74,8 @@ def send(
         send_at=None if send_at is None else read_moment(send_at, "send_at", now),
         expires=None if expires is None else read_moment(expires, "expires", now),
         after=after,
+        campaign=campaign,
+        family=family,
     )
     outbox = Outbox(app.config)
     with app.database.write() as connection:

@@ -9,6 +9,7 @@ from typing import Final
 from posthouse.app import App
 from posthouse.cli.moments import coming, duration
 from posthouse.cli.output import count
+from posthouse.core.cap_policy import OUTBOX, Backlog, CapPolicy, Full, refused_words, setting_of
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
 from posthouse.core.switches import Switch
 from posthouse.store.control import WorkerRow
@@ -16,6 +17,7 @@ from posthouse.store.ledger import LaneDepth
 from posthouse.store.store import Store
 
 RECENT_S: Final = 300.0
+FULL_DO: Final = "see why so much waits: a held route, a pause, or too few workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,18 @@ class Whole:
     switches: Sequence[Switch]  # what people keep closed now
     outcomes: Mapping[str, int]  # of the last RECENT_S
     types: frozenset[str]  # configured here
+    caps: CapPolicy
     dead_after_s: float
 
     @property
     def due(self) -> int:
         """Pending sends whose time has come."""
         return sum(lane.due for lane in self.lanes)
+
+    @property
+    def backlog(self) -> Backlog:
+        """What is pending, as the caps count it."""
+        return self.caps.count((lane.lane, lane.pending) for lane in self.lanes)
 
     @property
     def oldest_due_s(self) -> float | None:
@@ -73,6 +81,7 @@ def look(app: App) -> Whole:
         switches=closed_now(app.store, now),
         outcomes=ledger.recent_outcomes(now - RECENT_S),
         types=frozenset(app.policies),
+        caps=app.caps,
         dead_after_s=app.config.worker.dead_after,
     )
 
@@ -96,10 +105,33 @@ def problems(whole: Whole, oldest_s: float) -> list[Problem]:
         if health.state is RouteState.STOPPED:
             text = f"route {health.name} is stopped: {health.reason}"
             found.append(Problem("route_stopped", text, "mend its settings; it is tried again by itself"))
+    found += [Problem("full", _full_words(full), FULL_DO) for full in whole.caps.full(whole.backlog)]
     if whole.held:
         text = f"{count(whole.held, 'send')} held: nobody knows whether they were accepted"
         found.append(Problem("held", text, "posthouse find --held, then posthouse resolve KEY"))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class CapUse:
+    """One cap, and how far it is used."""
+
+    setting: str
+    max_pending: int
+    pending: int
+
+
+def cap_uses(whole: Whole) -> list[CapUse]:
+    """Every configured cap."""
+    backlog, caps = whole.backlog, whole.caps
+    uses = [] if caps.outbox is None else [CapUse(OUTBOX, caps.outbox.count, backlog.total)]
+    return uses + [
+        CapUse(setting_of(type_), cap.count, backlog.types.get(type_, 0)) for type_, cap in caps.types.items()
+    ]
+
+
+def _full_words(full: Full) -> str:
+    return f"{full.setting} is {full.cap.count:,}, {full.pending:,} sends are pending: {refused_words(full)} refused"
 
 
 def _worker_problems(whole: Whole) -> list[Problem]:

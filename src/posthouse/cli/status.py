@@ -12,7 +12,7 @@ from posthouse.cli.failures import Exit
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration, duration_option, iso, local
 from posthouse.cli.output import Answer, Json, Line, columns, count
-from posthouse.cli.standing import RECENT_S, Problem, Whole, look, problems, route_words, switch_words
+from posthouse.cli.standing import RECENT_S, Problem, Whole, cap_uses, look, problems, route_words, switch_words
 from posthouse.core.lanes import type_of
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
 from posthouse.core.switches import Switch
@@ -45,6 +45,7 @@ def _lines(whole: Whole, found: Sequence[Problem], database: str) -> Iterator[Li
             *_labelled("Workers", _workers(whole)),
             *_labelled("Routes", [f"{h.name}: {route_words(h, whole.now)}" for h in whole.routes.values()]),
             *_labelled("Paused", [switch_words(switch, whole.now) for switch in whole.switches]),
+            *(_labelled("Caps", _caps(whole)) if whole.caps else []),
             [f"Last {duration(RECENT_S)}", _outcomes(whole)],
         ]
     )
@@ -87,6 +88,10 @@ def _outcomes(whole: Whole) -> str:
     return ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(whole.outcomes.items())) or "no calls"
 
 
+def _caps(whole: Whole) -> list[Line]:
+    return [f"{use.setting}: {use.pending:,} of {use.max_pending:,} pending" for use in cap_uses(whole)]
+
+
 def _lane(lane: LaneDepth, whole: Whole) -> list[Line]:
     age = "" if lane.oldest_due_at is None else duration(whole.now - lane.oldest_due_at)
     known = type_of(lane.lane) in whole.types
@@ -114,6 +119,9 @@ def _document(whole: Whole, found: Sequence[Problem], database: str) -> Json:
         "workers": [_worker_document(worker, whole) for worker in whole.workers],
         "routes": [_route_document(health, whole.now) for health in whole.routes.values()],
         "switches": [_switch_document(switch) for switch in whole.switches],
+        "caps": [
+            {"setting": use.setting, "max_pending": use.max_pending, "pending": use.pending} for use in cap_uses(whole)
+        ],
         "lanes": [_lane_document(lane, whole) for lane in whole.lanes],
         "outcomes": {"since": iso(whole.now - RECENT_S), **whole.outcomes},
         "problems": [{"name": p.name, "text": p.text, "do": p.do} for p in found],

@@ -36,7 +36,8 @@ def heading_lines(story: Story, subject: str | None, now: float, width: int) -> 
     if subject:
         yield from wrapped(f'"{subject}"', width, INDENT)
     yield from wrapped(f"to {', '.join(json.loads(send['recipients']))}", width, INDENT)
-    yield from wrapped(", ".join(filter(None, [f"type {send['type']}", expiry(send, now)])), width, INDENT)
+    of_campaign = f"campaign {send['campaign']}" if send["campaign"] else None
+    yield from wrapped(", ".join(filter(None, [f"type {send['type']}", of_campaign, expiry(send, now)])), width, INDENT)
     yield from wrapped(f"id {send['id']}, providers know it as {send['idempotency_key']}", width, INDENT)
     if send["split_from"]:
         yield from wrapped(

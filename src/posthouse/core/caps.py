@@ -1,4 +1,4 @@
-"""Caps on what waits: when a lane or the outbox is full, who is refused, and what makes room.
+"""Caps on what waits: when a type or the outbox is full, who is refused, and what makes room.
 
 A full queue is better noticed where the email is asked for than by its recipient days later. What is refused raises
 `QueueFull` in the application's transaction, where it can still be dealt with. Urgent mail is never refused; bulk is
@@ -21,7 +21,9 @@ from enum import StrEnum
 from typing import Final
 
 from posthouse.core.lanes import ORDER
+from posthouse.core.lifecycle import Happening, Status
 from posthouse.core.policy import Priority
+from posthouse.core.sends import Change, SendState
 
 
 class Admission(StrEnum):
@@ -38,7 +40,7 @@ class Cap:
 
     count: int
     sheds: bool = False  # higher priorities make room for themselves
-    shared: bool = True  # by all priorities, as the outbox is; a lane has only one
+    shared: bool = True  # by all priorities, as the outbox is; a type has only one
 
 
 BULK_ROOM: Final = 0.8
@@ -77,3 +79,28 @@ def to_shed(cap: Cap, pending: Mapping[Priority, int], priority: Priority, *, co
         gone |= {lower: part} if part else {}
         surplus -= part
     return gone if surplus <= 0 or priority is Priority.URGENT else {}
+
+
+def overdrawn(cap: Cap, pending: Mapping[Priority, int]) -> dict[Priority, int]:
+    """How many of each priority have to go now, the lowest first: no more than there is mail of higher ones.
+
+    Whoever shed for more than that would cancel mail that nobody else needs the room of: a cap is passed by a little
+    wherever counting is late.
+    """
+    higher = sum(pending.values())
+    surplus = higher - cap.count if cap.sheds else 0
+    gone: dict[Priority, int] = {}
+    for lower in reversed(ORDER[1:]):
+        here = pending.get(lower, 0)
+        higher -= here
+        part = min(max(surplus, 0), here, higher)
+        gone |= {lower: part} if part else {}
+        surplus -= part
+    return gone
+
+
+def shed(send: SendState, reason: str) -> Change | None:
+    """Ends a send that makes room, unless a call was made for it, or is being made."""
+    if send.status is not Status.PENDING or send.attempts or send.unresolved:
+        return None
+    return Change(Happening.SHED, Status.CANCELLED, None, last_error=reason)

@@ -26,7 +26,7 @@ class Status(StrEnum):
     FAILED = "failed"  # refused for good, or out of attempts; `posthouse retry` can bring it back
     EXPIRED = "expired"  # its time was over before it was accepted
     SUPPRESSED = "suppressed"  # the recipient must not get mail of this category
-    CANCELLED = "cancelled"  # withdrawn before a call began
+    CANCELLED = "cancelled"  # withdrawn, or shed, before a call began
 
 
 class Happening(StrEnum):
@@ -49,6 +49,7 @@ class Happening(StrEnum):
     LIFE_ENDED = "life_ended"  # its expiry passed
     SUPPRESSED = "suppressed"  # a suppression took effect
     CANCELLED = "cancelled"  # the application or a person withdrew it
+    SHED = "shed"  # the outbox was full, and more urgent mail needed its place
     HURRIED = "hurried"  # a person asked for its next try now
     REVIVED = "revived"  # a person, or the discovery that the route was at fault, gave it another life
 
@@ -67,6 +68,7 @@ TRANSITIONS: Final[dict[tuple[Status, Happening], Status]] = {
     (S.PENDING, H.LEFT_UNRESOLVED): S.UNKNOWN,
     (S.PENDING, H.SUPPRESSED): S.SUPPRESSED,
     (S.PENDING, H.CANCELLED): S.CANCELLED,
+    (S.PENDING, H.SHED): S.CANCELLED,
     (S.PENDING, H.HURRIED): S.PENDING,
     (S.SENDING, H.RELEASED): S.PENDING,
     (S.SENDING, H.ACCEPTED): S.ACCEPTED,

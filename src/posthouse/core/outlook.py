@@ -89,7 +89,9 @@ def _waits_for_somebody(route: RouteHealth) -> bool:
 
 
 def _told(policy: TypePolicy, reason: Reason, by_s: float | None, detail: str) -> Outlook:
-    """When the email has expired, another one is what there should be; never offered later than that."""
+    """When the email has expired, another one is what there should be; never offered later than that, or than the
+    cooldown allows."""
     delayed = by_s is None or by_s >= DELAYED_FROM_S
     leaves_s = policy.max_age_s if by_s is None else by_s
-    return Outlook(delayed, by_s, min(leaves_s + RESEND_AFTER_S, policy.max_age_s), reason, detail)
+    offered_s = max(min(leaves_s + RESEND_AFTER_S, policy.max_age_s), policy.cooldown_s)
+    return Outlook(delayed, by_s, offered_s, reason, detail)

@@ -61,6 +61,7 @@ class TypePolicy:
     unknown_wait_s: float = 3600.0
     unknown_may_change_route: bool = False
     failover: Failover = Failover.AUTOMATIC
+    cooldown_s: float = 0.0  # between two emails of one family
     standby_share: int = 0  # so many of 10,000 sends try the standby first, so that it is known to work
 
 
@@ -100,5 +101,6 @@ def _policy(name: str, settings: TypeSettings, all_routes: tuple[str, ...]) -> T
         unknown_wait_s=settings.unknown_wait,
         unknown_may_change_route=settings.unknown_may_change_route,
         failover=Failover(settings.failover),
+        cooldown_s=settings.cooldown or 0.0,
         standby_share=round(settings.standby_share * SHARES),
     )

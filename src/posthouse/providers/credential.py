@@ -6,9 +6,9 @@ import base64
 from collections.abc import Mapping
 from typing import Final
 
-from posthouse.config import Secret
 from posthouse.errors import ConfigError
 from posthouse.providers.http_settings import HttpSettings
+from posthouse.setting_values import Secret
 
 SECRETS_MAX: Final = 8  # the present credential's and those before it
 

@@ -14,10 +14,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from posthouse.address import Address
-from posthouse.config import Secret
 from posthouse.errors import ConfigError
 from posthouse.providers.mime_headers import FOLD, LINE_CHARS_WANTED, ascii_domain
 from posthouse.raw import fields_of, head_and_rest
+from posthouse.setting_values import Secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

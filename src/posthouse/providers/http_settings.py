@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from posthouse.config import Duration, PositiveDuration, SecretValue, Settings
+from posthouse.config import Settings
 from posthouse.providers.body import DEFAULT_BODY, Body
+from posthouse.setting_values import Duration, PositiveDuration, SecretValue
 
 KEY_LIFETIME_S: Final = 24 * 3600.0
 """How long an idempotency key is trusted where `idempotency_lifetime` doesn't say."""

@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlsplit
 import idna
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
-from posthouse.config import Duration, PositiveDuration, SecretValue, SenderValue, Settings
+from posthouse.config import Settings
+from posthouse.setting_values import Duration, PositiveDuration, SecretValue, SenderValue
 
 _SELECTOR = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _HOSTNAME = re.compile(r"[A-Za-z0-9.-]+|\[[0-9A-Za-z:.]+\]")

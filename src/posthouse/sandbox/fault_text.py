@@ -11,7 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from posthouse.config import parse_duration
 from posthouse.errors import ConfigError
 from posthouse.sandbox.faults import (
     TIMED,
@@ -25,6 +24,7 @@ from posthouse.sandbox.faults import (
     Target,
     acceptance_choices,
 )
+from posthouse.setting_values import parse_duration
 
 _ANY: Final = "any"
 _ACCEPTED: Final = "-accepted"

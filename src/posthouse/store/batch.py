@@ -14,6 +14,14 @@ from typing import Any, Final
 from posthouse.store.database import MYSQL, POSTGRESQL
 from posthouse.store.schema import to_datetime
 
+MYSQL_TEXT: Final = "JSON_UNQUOTE(CONVERT(%s USING utf8mb4))"
+"""A text that travels as ASCII: the caller's connection may have a character set that lacks most characters."""
+
+
+def ascii_text(said: str) -> str:
+    """What MYSQL_TEXT's placeholder is given."""
+    return json.dumps(said)
+
 
 class Kind(StrEnum):
     """What a column holds."""

@@ -20,9 +20,10 @@ from posthouse.core.lifecycle import Status
 from posthouse.core.mailbox_groups import OTHER, mailbox_group
 from posthouse.email import CheckedEmail
 from posthouse.errors import KeyReused
-from posthouse.store.batch import Batch, Kind, str_time
+from posthouse.store.batch import MYSQL_TEXT, Batch, Kind, ascii_text, str_time
 from posthouse.store.blobs import insert_files
 from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE
+from posthouse.store.families import Asked, start_cooldowns
 from posthouse.store.schema import ADDRESS_CHARS, to_datetime
 from posthouse.store.script import Script
 
@@ -46,6 +47,12 @@ class NewSend:
     email: CheckedEmail
     idempotency_key: str
     max_age_s: float
+    cooldown_s: float = 0.0  # of its type
+
+    @property
+    def cools_down(self) -> bool:
+        """Whether it begins a cooldown, or may not begin one yet."""
+        return self.cooldown_s > 0 and self.email.family is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,7 @@ _NEW: Final = Batch(
         "recipients": Kind.TEXT,
         "status": Kind.TEXT,
         "service": Kind.TEXT,
+        "campaign": Kind.TEXT,
         "tags": Kind.TEXT,
         "metadata": Kind.TEXT,
         "after_key": Kind.TEXT,
@@ -88,7 +96,7 @@ _NEW: Final = Batch(
         "body": Kind.TEXT,
     },
 )
-_AS_GIVEN: Final = tuple(_NEW.columns)[:12]
+_AS_GIVEN: Final = tuple(_NEW.columns)[:13]
 
 
 _NAMES: Final = ("send_at", "expires", "max_age_s", "now")
@@ -156,10 +164,10 @@ def _sql(dialect: str) -> _Sql:
 def insert_sends(dialect: str, new: Sequence[NewSend], clock: Callable[[], float]) -> Script[list[Stored]]:
     """Writes the emails, in order. The first writer of a key wins, whatever the race.
 
-    Raises KeyReused where a key stands for another content; then nothing of this call stays written. `clock` is
-    used only where the database has none of its own.
+    Raises KeyReused where a key stands for another content, TooSoon where a family has not cooled down; then nothing of
+    this call stays written. `clock` is used only where the database has none of its own.
     """
-    if len(new) == 1 and not new[0].email.files:  # nearly always
+    if len(new) == 1 and not new[0].email.files and not new[0].cools_down:  # nearly always
         return (yield from _insert_chunk(dialect, new, clock))
     return (yield from _all_or_nothing(_insert_chunks(dialect, new, clock)))
 
@@ -213,6 +221,9 @@ def _insert_chunk(dialect: str, new: Sequence[NewSend], clock: Callable[[], floa
     stored = _stored(new, found)
     files = {row.id: item.email.files for row, item in zip(stored, new, strict=True) if row.created}
     yield from insert_files(dialect, files, clock())
+    made = [item for row, item in zip(stored, new, strict=True) if row.created and item.cools_down]
+    asked = [Asked(item.email.type, item.email.family or "", item.email.key, item.cooldown_s) for item in made]
+    yield from start_cooldowns(dialect, asked, clock())
     return stored
 
 
@@ -276,6 +287,13 @@ def _existing(dialect: str, keys: Sequence[str]) -> Script[dict[str, tuple[int, 
     return {key: (id_, fingerprint) for id_, key, fingerprint in rows}
 
 
+def existing_keys(dialect: str, keys: Sequence[str]) -> Script[set[str]]:
+    """Those of up to CHUNK keys that are in the ledger."""
+    if dialect == MYSQL:
+        return set((yield from _find_on_mysql(keys, ())))
+    return set((yield from _existing(dialect, keys)))
+
+
 def _write_on_mysql(dialect: str, new: Sequence[NewSend]) -> Script[dict[str, _Found]]:
     """Writes those whose key is new, and finds all.
 
@@ -294,13 +312,13 @@ def _write_on_mysql(dialect: str, new: Sequence[NewSend]) -> Script[dict[str, _F
         found |= yield from _find_on_mysql(hidden, ours, " FOR UPDATE")
     bodies = [(found[item.email.key].id, _ascii(item.email.stored)) for item in new if found[item.email.key].created]
     if bodies:
-        values = ", ".join([f"(%s, {_MYSQL_TEXT})"] * len(bodies))
+        values = ", ".join([f"(%s, {MYSQL_TEXT})"] * len(bodies))
         yield _MYSQL_CONTENTS + values, [value for body in bodies for value in body]
     return found
 
 
 def _find_on_mysql(keys: Sequence[str], ours: Collection[str], lock: str = "") -> Script[dict[str, _Found]]:
-    wanted = _MYSQL_FIND.format(keys=", ".join([_MYSQL_TEXT] * len(keys)))
+    wanted = _MYSQL_FIND.format(keys=", ".join([MYSQL_TEXT] * len(keys)))
     rows = yield wanted + lock, [_ascii(key) for key in keys]
     return {
         bytes.fromhex(key).decode(): _Found(id_, fingerprint, created=idempotency_key in ours)
@@ -308,14 +326,11 @@ def _find_on_mysql(keys: Sequence[str], ours: Collection[str], lock: str = "") -
     }
 
 
-_MYSQL_TEXT: Final = "JSON_UNQUOTE(CONVERT(%s USING utf8mb4))"
-"""A text that travels as ASCII: the caller's connection may have a character set that lacks most characters."""
-
 _MYSQL_INSERT: Final = (
     f"INSERT INTO email_sends ({', '.join(_AS_GIVEN)}, next_try_at, expires_at, created_at, updated_at) VALUES "
 )
 # Rows as VALUES: an INSERT … SELECT that waits for somebody's key would keep the lock on new ids from everybody else.
-_MYSQL_ROW: Final = f"({', '.join([_MYSQL_TEXT] * len(_AS_GIVEN))}, {_times(MYSQL, *['%s'] * 4)})"
+_MYSQL_ROW: Final = f"({', '.join([MYSQL_TEXT] * len(_AS_GIVEN))}, {_times(MYSQL, *['%s'] * 4)})"
 _MYSQL_ONCE: Final = " ON DUPLICATE KEY UPDATE id = email_sends.id"
 # Not locking: with repeatable reads it would lock the gaps beside the keys too, and hold up everybody's new keys.
 _MYSQL_FIND: Final = (
@@ -326,7 +341,7 @@ _MYSQL_CONTENTS: Final = "INSERT INTO email_contents (send_id, body) VALUES "
 
 
 def _ascii(said: str | None) -> str | None:
-    return None if said is None else json.dumps(said)
+    return None if said is None else ascii_text(said)
 
 
 def _group(address: str) -> str:
@@ -346,11 +361,12 @@ def _new_row(new: NewSend, now: float, own_clock: bool) -> tuple[Any, ...]:
         email.fingerprint,
         new.idempotency_key,
         email.type,
-        lane_name(email.type, email.service or "", mailbox_group=_group(recipients[0].email)),
+        lane_name(email.type, email.service or "", email.campaign or "", _group(recipients[0].email)),
         recipients[0].folded[:ADDRESS_CHARS],
         json.dumps([recipient.email for recipient in recipients], ensure_ascii=False),
         Status.WAITING.value if email.after else Status.PENDING.value,
         email.service,
+        email.campaign,
         json.dumps(content.tags, ensure_ascii=False) if content.tags else None,
         json.dumps(content.metadata, ensure_ascii=False) if content.metadata else None,
         email.after,

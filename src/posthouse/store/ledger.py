@@ -107,15 +107,25 @@ class Ledger:
             stories = [[dict(found._mapping) for found in rows] for rows in (tried, acted, parts)]
             return Story(dict(row._mapping), stories[0], stories[1], body, stories[2])
 
-    def find(self, words: Sequence[str], status: Status | None, limit: int, *, held: bool = False) -> list[Json]:
+    def find(
+        self,
+        words: Sequence[str],
+        status: Status | None,
+        limit: int,
+        *,
+        held: bool = False,
+        campaign: str | None = None,
+    ) -> list[Json]:
         """The newest sends that match every word; `held`: only unknown ones that wait for a person.
 
         A word that is a whole key, an address, a provider's message id or an id is found by an index; else it is
         looked for as a part of these, of our id at providers, of the type and the tags, among the newest sends.
         """
-        if any(unstorable(word) for word in words):
+        if any(unstorable(word) for word in (*words, campaign or "")):
             return []
         wanted = [] if status is None else [status_is(status)]
+        if campaign is not None:
+            wanted.append(sends.c.campaign == campaign)
         if held:
             wanted += _in_state(Status.UNKNOWN, None, held)
         with self._database.read() as connection:

@@ -7,13 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, select, true, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, literal, select, true, update
 
 from posthouse.core.lifecycle import TERMINAL
 from posthouse.store.blobs import PURGE_AFTER_S
 from posthouse.store.database import MYSQL, Database
 from posthouse.store.rows import apart, by_index, locking, remove, remove_contents
-from posthouse.store.schema import Instant, attempts, blob_parts, blob_uses, blobs, contents, sends, status_is
+from posthouse.store.schema import (
+    Instant,
+    attempts,
+    blob_parts,
+    blob_uses,
+    blobs,
+    contents,
+    families,
+    sends,
+    status_is,
+)
 
 BATCH_ROWS: Final = 1000
 WALK_S: Final = 86400.0
@@ -29,6 +39,9 @@ BLOBS_EVERY_S: Final = 3600.0
 """All blobs are gone through so often: any of them may have lost its last use."""
 
 
+FAMILIES_KEPT_S: Final = 86400.0
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How old each kind may become, in seconds."""
@@ -37,6 +50,7 @@ class Limits:
     attempts_s: float
     raw_answers_s: float
     sends_s: float
+    families_s: float = FAMILIES_KEPT_S  # no shorter than any cooldown
 
 
 @dataclass(slots=True)
@@ -74,6 +88,7 @@ class Retention:
             self._purge_raw_answers(now - limits.raw_answers_s),
             self._purge_attempts(now - limits.attempts_s),
             self._purge_sends(now - limits.sends_s),
+            self._purge_families(now - limits.families_s),
             self._purge_blobs(now),
         ]
         return any(more)
@@ -148,6 +163,22 @@ class Retention:
             remove(connection, sends.c.id, ids)
             return len(ids) == BATCH_ROWS
 
+    def _purge_families(self, before: float) -> bool:
+        """Deletes those that have cooled down, but for those that somebody is asking for another email of."""
+        old = (
+            select(families.c.type.label("its_type"), families.c.family.label("its_family"))
+            .where(families.c.last_at < literal(before, Instant))
+            .order_by(families.c.last_at)
+            .limit(BATCH_ROWS)
+        )
+        if not self._database.is_sqlite:
+            old = old.with_for_update(skip_locked=True)
+        with self._database.write() as connection:
+            found = [dict(row) for row in connection.execute(old).mappings()]
+            if found:
+                connection.execute(_FORGET_FAMILY, found)
+            return len(found) == BATCH_ROWS
+
     def _purge_blobs(self, now: float) -> bool:
         """Deletes those of the next stretch that are old and in no use: nobody can begin to use them any more."""
         walk = self._blobs
@@ -174,6 +205,10 @@ class Retention:
     def _locking(self, query: Select[Any]) -> Select[Any]:
         return locking(by_index(query, "email_sends_ended"), self._database)
 
+
+_FORGET_FAMILY: Final = delete(families).where(
+    families.c.type == bindparam("its_type"), families.c.family == bindparam("its_family")
+)
 
 # As a subquery that no planner takes for a join: one look into the index for each blob, however many uses there are.
 _USE: Final = select(blob_uses.c.blob_id).where(blob_uses.c.blob_id == blobs.c.id).limit(1).scalar_subquery()

@@ -151,6 +151,7 @@ sends = Table(
     Index("email_sends_to_address", "to_address", "id"),
     Index("email_sends_message_id", "message_id"),
     Index("email_sends_split", "split_from", **_present("split_from")),
+    Index("email_sends_campaign", "campaign", "id", **_present("campaign")),
     sqlite_autoincrement=True,  # an id is never used twice
     **MYSQL_TABLE,
 )
@@ -278,6 +279,27 @@ switches = Table(
     Column("since", Instant, nullable=False),
     Column("until", Instant),  # when it opens by itself
     Column("resumed_at", Instant),  # a person opened it: kept for a while, because traffic comes back slowly
+    **MYSQL_TABLE,
+)
+
+backlog = Table(
+    "email_backlog",
+    metadata,
+    Column("name", String(190), primary_key=True),  # such as `priority bulk`; `turn`: whoever counted last
+    Column("pending", Integer, nullable=False),
+    Column("counted_at", Instant, nullable=False),
+    **MYSQL_TABLE,
+)
+
+families = Table(
+    "email_families",
+    metadata,
+    # The primary key, for which MariaDB and MySQL lock no gap: nobody waits for another family's transaction.
+    Column("type", String(63), primary_key=True),
+    Column("family", String(KEY_CHARS_MAX), primary_key=True),
+    Column("dedupe_key", String(KEY_CHARS_MAX), nullable=False),  # of the latest
+    Column("last_at", Instant, nullable=False),
+    Index("email_families_last_at", "last_at"),
     **MYSQL_TABLE,
 )
 

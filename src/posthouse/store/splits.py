@@ -66,7 +66,7 @@ def _new_send(connection: Connection, whole: Row[Any], content: Content | None, 
     row = {
         **{name: getattr(whole, name) for name in _INHERITED},
         "dedupe_key": f"{whole.dedupe_key[: KEY_CHARS_MAX - 13]}#{token[:12]}",
-        "fingerprint": fingerprint(whole.type, whole.service, None, (stored or "").encode()),
+        "fingerprint": fingerprint(whole.type, whole.service, whole.campaign, None, (stored or "").encode()),
         "idempotency_key": token,
         **_recipients(part.addresses),
         "status": change.status.value,

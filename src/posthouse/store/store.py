@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from posthouse.store.alerts import Alerts
+from posthouse.store.backlog import BacklogTable
 from posthouse.store.blobs import Blobs
 from posthouse.store.control import Control
 from posthouse.store.database import Database
@@ -25,6 +26,7 @@ class Store:
         self.blobs = Blobs(database)
         self.control = Control(database)
         self.alerts = Alerts(database)
+        self.backlog = BacklogTable(database)
         self.ledger = Ledger(database)
         self.operations = Operations(database)
         self.pacing = Pacing(database)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from posthouse.config import WorkerSettings
+from posthouse.core.cap_policy import CapPolicy
 from posthouse.core.pace_policy import PacePolicy
 from posthouse.core.policy import TypePolicy
 from posthouse.errors import DatabaseUnavailable
@@ -18,6 +19,7 @@ from posthouse.store.store import Store
 from posthouse.store.threads import StoreExecutor
 from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm, AlarmSettings
+from posthouse.worker.backlog import BacklogWatch
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
@@ -60,6 +62,7 @@ class WorkerParts:
     identity: Identity
     chance: random.Random
     pace: PacePolicy = field(default_factory=PacePolicy)
+    caps: CapPolicy = field(default_factory=CapPolicy)
     alarm: AlarmSettings = field(default_factory=AlarmSettings)
     alone: bool = False  # no other worker can live: every open call is a dead worker's
 
@@ -116,6 +119,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
             claims=claims,
             reconciler=reconciler,
             settler=settler,
+            backlog=BacklogWatch(parts.caps, parts.store.backlog, access, alarm, now),
             pulse=pulse,
             settings=parts.settings,
             retention=parts.retention,

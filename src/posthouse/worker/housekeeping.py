@@ -18,6 +18,7 @@ from posthouse.store.queue import Report
 from posthouse.store.retention import Limits
 from posthouse.store.store import Store
 from posthouse.worker.access import StoreAccess
+from posthouse.worker.backlog import BacklogWatch
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
 from posthouse.worker.pulse import Pulse
@@ -80,6 +81,7 @@ class Housekeeping:
         claims: Claims,
         reconciler: Reconciler,
         settler: Settler,
+        backlog: BacklogWatch,
         pulse: Pulse,
         settings: WorkerSettings,
         retention: Limits,
@@ -92,6 +94,7 @@ class Housekeeping:
         self._claims = claims
         self._reconciler = reconciler
         self._settler = settler
+        self._backlog = backlog
         self._pulse = pulse
         self._settings = settings
         self._retention = retention
@@ -115,7 +118,14 @@ class Housekeeping:
 
     async def sweep(self) -> None:
         """Everything once; what fails for a reason of its own holds up no other. Raises DatabaseUnavailable."""
-        for step in (self._reap, self._end_lives, self._sweep_dependencies, self._release_strays, self._reconcile):
+        for step in (
+            self._reap,
+            self._end_lives,
+            self._sweep_dependencies,
+            self._release_strays,
+            self._reconcile,
+            self._backlog.look,
+        ):
             try:
                 await step()
             except DatabaseUnavailable:
