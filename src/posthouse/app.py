@@ -44,6 +44,7 @@ from posthouse.store.worker_lock import WorkerLock
 
 if TYPE_CHECKING:
     from posthouse.sandbox.fault_text import FaultSettings
+    from posthouse.sandbox.limit import SendLimit
     from posthouse.store.threads import StoreThreads
     from posthouse.worker.crew import WorkerParts
     from posthouse.worker.supervisor import Worker
@@ -278,6 +279,7 @@ class SandboxSettings:
     idempotency: bool = True
     look_up: bool = True
     look_up_lag_s: float = 0.0
+    limit: SendLimit | None = None
     smtp_port: int | None = None  # None: no SMTP; with a certificate, STARTTLS is offered
     smtps_port: int | None = None  # None: no SMTP that begins with TLS; needs the certificate
     certificate: Path | None = None  # a PEM file with the chain and its key
@@ -304,6 +306,7 @@ def run_sandbox(settings: SandboxSettings, started: Callable[[Sequence[str], int
         idempotency=settings.idempotency,
         look_up=settings.look_up,
         look_up_lag_s=settings.look_up_lag_s,
+        limit=settings.limit,
     )
 
     if settings.smtps_port is not None and settings.certificate is None:

@@ -175,7 +175,8 @@ class Routes:
             self._tallies[route] = tally.with_success(now)
             if known.breaker.is_clean(now) and health_after(known, verdict, now, chance) is None:
                 return  # nearly always
-            if not known.probing and now - self._told_at.get(route, 0.0) < TELL_EVERY_S:
+            told_lately = now - self._told_at.get(route, 0.0) < TELL_EVERY_S
+            if told_lately and verdict.full_for_s is None and not known.probing:
                 return
         decide = partial(news, successes=tally.successes(now) + succeeded)
         changed = decide(known)
@@ -204,7 +205,8 @@ class Routes:
         elif _was_out(before) and not _was_out(after):
             log.warning("route %s works again", after.name)
         elif after.held_until > now:
-            log.warning("route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)
+            level = logging.WARNING if after.strikes else logging.DEBUG  # what fits is the provider's everyday word
+            log.log(level, "route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)
 
 
 def _was_out(health: RouteHealth) -> bool:
