@@ -79,6 +79,9 @@ class Scripted:
     async def health(self) -> Verdict | None:
         return None
 
+    def credential_changed(self) -> bool:
+        return False
+
     async def limit_connections(self, count: int) -> int:
         return 0
 
@@ -136,7 +139,7 @@ class Stage:
         self._names = (f"worker-{number}" for number in itertools.count(1))
         self.alarm = AlarmSettings()
         self._config: Config | None = None
-        self._running: list[RunningWorker] = []
+        self.running: list[RunningWorker] = []
 
     def now(self) -> float:
         """The time of everything on the stage."""
@@ -219,8 +222,8 @@ class Stage:
             pace=pace_policy(config),
             alarm=self.alarm,
         )
-        self._running.append(RunningWorker(Worker(parts), process))
-        return self._running[-1]
+        self.running.append(RunningWorker(Worker(parts), process))
+        return self.running[-1]
 
     def _providers(self, process: Process, config: Config) -> dict[str, Provider]:
         def transport_to(api: SandboxApi) -> Callable[..., SimulatedTransport]:
@@ -246,7 +249,7 @@ class Stage:
 
     async def close(self) -> None:
         """Kills whatever still runs."""
-        for running in self._running:
+        for running in self.running:
             running.process.kill()
         await asyncio.sleep(1)  # then every task of a dead process stands still for good
         self.store.database.close()

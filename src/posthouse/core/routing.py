@@ -183,6 +183,12 @@ def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: floa
     return _full(changed or health, verdict, now) or changed
 
 
+def credential_changed(health: RouteHealth, now: float) -> RouteHealth | None:
+    """A stopped route may be tried at once, still by one send at a time; None: there is nothing to change."""
+    waits = health.state is RouteState.STOPPED and now < health.held_until
+    return replace(health, held_until=now) if waits else None
+
+
 def _full(health: RouteHealth, verdict: Verdict, now: float) -> RouteHealth | None:
     """Held until something fits again, where the answer said that nothing does. That is no refusal: no strike."""
     if verdict.full_for_s is None or (until := now + verdict.full_for_s) <= health.held_until + _FULL_MARGIN_S:

@@ -21,6 +21,7 @@ from posthouse.worker.alarm import Alarm, AlarmSettings
 from posthouse.worker.caller import Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
+from posthouse.worker.credentials import CredentialWatch
 from posthouse.worker.dispatcher import Dispatcher
 from posthouse.worker.files import Files
 from posthouse.worker.gates import Gates
@@ -77,6 +78,7 @@ class Crew:
     reconciler: Reconciler
     heartbeat: Heartbeat
     housekeeping: Housekeeping
+    credentials: CredentialWatch
 
 
 def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: DatabaseClock) -> Crew:
@@ -122,6 +124,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
             now=now,
             chance=parts.chance,
         ),
+        credentials=CredentialWatch(parts.providers, routes),
     )
 
 

@@ -21,6 +21,7 @@ from posthouse.core.routing import (
     RouteState,
     after_call,
     candidates,
+    credential_changed,
     health_after,
     opens_at,
     route_plan,
@@ -164,6 +165,18 @@ class Routes:
     def _probes(self, health: RouteHealth) -> bool:
         probe = health.breaker
         return health.is_tripped and probe.probe_by == self._worker and self._now() < probe.probe_until
+
+    def stopped(self) -> list[str]:
+        """The routes that are stopped, as far as is known here."""
+        return [name for name in self.facts if (h := self.health.get(name)) and h.state is RouteState.STOPPED]
+
+    async def try_again(self, route: str) -> None:
+        """A stopped route's credential has changed: one send may try it now. Raises DatabaseUnavailable."""
+        now = self._now()
+        decide = partial(credential_changed, now=now)
+        self.health[route] = await self._access.run(self._control.change_route, route, decide, now)
+        log.warning("the credential of route %s has changed; it is tried again", route)
+        self.freed.set()
 
     async def note(self, route: str, verdict: Verdict, latency_s: float, now: float, chance: float) -> None:
         """Lets a call change the route's health, here at once and for all workers."""
