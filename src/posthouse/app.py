@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from posthouse import outbox
 from posthouse.config import Config, load_config
+from posthouse.core.canary import canaries, canary_policies
 from posthouse.core.lanes import lane_name, type_of
 from posthouse.core.outcome import Verdict
 from posthouse.core.outlook import Outlook, outlook
@@ -79,11 +80,11 @@ class Outbox(outbox.Outbox):
     def __init__(self, config: Config | str | Path | None = None) -> None:
         app = App(config if isinstance(config, Config) else load_config(config))
         super().__init__(
-            app.policies,
+            type_policies(app.config),
             app.providers(),
             sender=app.config.sender,
             clock=app.clock,
-            new_key=new_idempotency_key,
+            new_key=app.new_key,
         )
         self._app = app
 
@@ -115,8 +116,8 @@ class App:
 
     @cached_property
     def policies(self) -> dict[str, TypePolicy]:
-        """The configured types."""
-        return type_policies(self.config)
+        """The configured types, and those of canaries."""
+        return type_policies(self.config) | canary_policies(self.config)
 
     @cached_property
     def database(self) -> Database:
@@ -244,10 +245,14 @@ class App:
         self, providers: dict[str, Provider], executor: StoreThreads, *, alone: bool = False
     ) -> WorkerParts:
         from posthouse.worker.alarm import AlarmSettings
+        from posthouse.worker.canaries import CanarySettings
         from posthouse.worker.crew import Identity, WorkerParts
         from posthouse.worker.rendering import Renderer
 
         alerts = self.config.alerts
+        way_in = outbox.Outbox(
+            self.policies, providers, sender=self.config.sender, clock=self.clock, new_key=self.new_key
+        )
         return WorkerParts(
             store=self.store,
             executor=executor,
@@ -264,6 +269,7 @@ class App:
                 transport=AiohttpTransport(TransportOptions()) if alerts.url else None,
                 url=alerts.url.reveal if alerts.url else None,
             ),
+            canaries=CanarySettings(canaries(self.config), way_in),
             alone=alone,
         )
 

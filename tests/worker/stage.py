@@ -19,6 +19,7 @@ from sqlalchemy import func, select
 from posthouse.address import Address
 from posthouse.config import Config, parse_config
 from posthouse.content import Content
+from posthouse.core.canary import canaries, canary_policies
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.pace_policy import pace_policy
 from posthouse.core.policy import RouteFacts, type_policies
@@ -36,6 +37,7 @@ from posthouse.store.retention import Limits
 from posthouse.store.schema import sends
 from posthouse.store.store import Store
 from posthouse.worker.alarm import AlarmSettings
+from posthouse.worker.canaries import CanarySettings
 from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
 from posthouse.worker.supervisor import Worker
@@ -195,13 +197,7 @@ class Stage:
 
     def enqueue(self, *wanted: Email) -> None:
         """As the application does it."""
-        outbox = Outbox(
-            type_policies(self.config),
-            self._providers(Process("application"), self.config),
-            sender=Address("shop@example.com", "Shop"),
-            clock=self.now,
-            new_key=lambda: next(self._keys),
-        )
+        outbox = self._outbox(self.config, Process("application"))
         with self.store.database.write() as connection:
             outbox.enqueue_many(connection, wanted)
 
@@ -213,7 +209,7 @@ class Stage:
             store=self.store,
             executor=SimulatedExecutor(process, self.database, self._chance),
             providers=self._providers(process, config),
-            policies=type_policies(config),
+            policies=type_policies(config) | canary_policies(config),
             renderer=Renderer(config.templates, config.sender),
             settings=config.worker,
             retention=FOR_EVER,
@@ -221,9 +217,19 @@ class Stage:
             chance=self._chance,
             pace=pace_policy(config),
             alarm=self.alarm,
+            canaries=CanarySettings(canaries(config), self._outbox(config, process)),
         )
         self.running.append(RunningWorker(Worker(parts), process))
         return self.running[-1]
+
+    def _outbox(self, config: Config, process: Process) -> Outbox:
+        return Outbox(
+            type_policies(config) | canary_policies(config),
+            self._providers(process, config),
+            sender=Address("shop@example.com", "Shop"),
+            clock=self.now,
+            new_key=lambda: next(self._keys),
+        )
 
     def _providers(self, process: Process, config: Config) -> dict[str, Provider]:
         def transport_to(api: SandboxApi) -> Callable[..., SimulatedTransport]:

@@ -121,11 +121,9 @@ def _window(remaining: str | None, reset: str | None, now: float) -> list[Window
     return [Window(int(left) if _COUNT.fullmatch(left) else None, at)]
 
 
-_NOW: Final = 1_800_000_000.0
-"""The moment of every example."""
-
-
 def _pair_form(prefix: str, source: str) -> Form:
+    """Every example is of the moment 1,800,000,000."""
+
     def headers(remaining: str, reset: str) -> Headers:
         return {f"{prefix}-remaining": remaining, f"{prefix}-reset": reset}
 

@@ -19,6 +19,7 @@ from posthouse.store.threads import StoreExecutor
 from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm, AlarmSettings
 from posthouse.worker.caller import Caller
+from posthouse.worker.canaries import Canaries, CanarySettings
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
 from posthouse.worker.credentials import CredentialWatch
@@ -62,6 +63,7 @@ class WorkerParts:
     chance: random.Random
     pace: PacePolicy = field(default_factory=PacePolicy)
     alarm: AlarmSettings = field(default_factory=AlarmSettings)
+    canaries: CanarySettings | None = None
     alone: bool = False  # no other worker can live: every open call is a dead worker's
 
 
@@ -79,6 +81,7 @@ class Crew:
     heartbeat: Heartbeat
     housekeeping: Housekeeping
     credentials: CredentialWatch
+    canaries: Canaries
 
 
 def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: DatabaseClock) -> Crew:
@@ -125,6 +128,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
             chance=parts.chance,
         ),
         credentials=CredentialWatch(parts.providers, routes),
+        canaries=Canaries(parts.canaries, parts.store, access, routes, gates, alarm, pulse, now),
     )
 
 

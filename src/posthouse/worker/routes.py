@@ -13,7 +13,7 @@ from typing import Final
 
 from posthouse.core.breaker import Tally, begin_probe, counts, may_probe
 from posthouse.core.concurrency import Adaptive, ended, tells
-from posthouse.core.outcome import Verdict
+from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import RouteFacts, TypePolicy
 from posthouse.core.routing import (
     RouteHealth,
@@ -72,6 +72,7 @@ class Routes:
         self._access = access
         self._alarm = alarm
         self._now = now
+        self.accepted_at: dict[str, float] = {}  # when this worker's latest call on a route was accepted
         self._used: Counter[str] = Counter()
         self._read_at: float | None = None
 
@@ -184,6 +185,8 @@ class Routes:
         known, tally = self.health.get(route, RouteHealth(route)), self._tallies.get(route, Tally())
         succeeded = counts(verdict) is False
         news = partial(after_call, verdict=verdict, worker=self._worker, now=now, chance=chance)
+        if verdict.outcome is Outcome.ACCEPTED:
+            self.accepted_at[route] = now
         if succeeded:
             self._tallies[route] = tally.with_success(now)
             if known.breaker.is_clean(now) and health_after(known, verdict, now, chance) is None:
