@@ -228,7 +228,7 @@ class RouteSettings(Settings):
 
     canary_to: SenderValue | None = Field(
         None,
-        description="Who gets a message by this route when it was quiet for long; where it can't, people are told.",
+        description="Who gets a message by this route when it was quiet; if that is not accepted, people are told.",
     )
     canary_every: PositiveDuration | None = Field(
         None, description="How long a route may be quiet before `canary_to` gets a message, such as `30m`; at least 5m."
