@@ -133,7 +133,9 @@ def _code_s(config: Path, database_url: str, name: str) -> list[float]:
 
 def _began_at(connection: psycopg.Connection[tuple[float | None]], key: str) -> float:
     """When its call began, by the clock that the server shares with us."""
-    asked = "SELECT extract(epoch FROM started_at)::float8 FROM email_attempts JOIN email_sends ON email_sends.id = send_id"
+    asked = (
+        "SELECT extract(epoch FROM started_at)::float8 FROM email_attempts JOIN email_sends ON email_sends.id = send_id"
+    )
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         found = connection.execute(f"{asked} WHERE dedupe_key = %s".encode(), (key,)).fetchone()

@@ -148,6 +148,8 @@ def test_settings_cannot_be_changed_once_read(settings: Settings) -> None:
 
 # What is wrong.
 
+CANARY = {"provider": "http", "canary_to": "ops@example.com", "canary_every": "30m"}
+
 
 @pytest.mark.parametrize(
     ("document", "setting", "hint"),
@@ -183,6 +185,13 @@ def test_settings_cannot_be_changed_once_read(settings: Settings) -> None:
         ({"routes": {"main": {"provider": "http", "concurrency": 0}}}, "routes.main.concurrency", "greater than"),
         ({"routes": {"main": {"provider": "http", "concurrency": "x"}}}, "routes.main.concurrency", "integer"),
         ({"routes": []}, "routes", "dictionary"),
+        ({"routes": {"main": CANARY | {"canary_every": None}}}, "routes.main", "give both or neither"),
+        ({"routes": {"main": CANARY | {"canary_to": None}}}, "routes.main", "give both or neither"),
+        ({"routes": {"main": CANARY | {"canary_every": "4m"}}}, "routes.main", "less than 5m"),
+        ({"routes": {"main": CANARY | {"canary_to": "ops"}}}, "routes.main.canary_to", "is not an email address"),
+        ({"routes": {"main": CANARY}}, "routes.main.canary_to", "needs a `sender`"),
+        ({"routes": {"m" * 57: CANARY}, "sender": "a@b.example"}, f"routes.{'m' * 57}", "at most 56 characters"),
+        ({"types": {"canary.main": {}}}, "types.canary.main", "take another name"),
         ({"worker": 5}, "worker", "dictionary"),
         ({"worker": {"heartbeat": "10s"}}, "worker", "three heartbeats"),
         ({"worker": {"poll_min": "2s"}}, "worker", "poll_min is longer than poll_max"),

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from posthouse import outbox
 from posthouse.config import Config, load_config
+from posthouse.core.canary import canaries, canary_policies
 from posthouse.core.cap_policy import CapPolicy, cap_policy
 from posthouse.core.lanes import lane_name, type_of
 from posthouse.core.outcome import Verdict
@@ -45,6 +46,7 @@ from posthouse.store.worker_lock import WorkerLock
 
 if TYPE_CHECKING:
     from posthouse.sandbox.fault_text import FaultSettings
+    from posthouse.sandbox.limit import SendLimit
     from posthouse.store.threads import StoreThreads
     from posthouse.worker.crew import WorkerParts
     from posthouse.worker.supervisor import Worker
@@ -79,11 +81,11 @@ class Outbox(outbox.Outbox):
     def __init__(self, config: Config | str | Path | None = None) -> None:
         app = App(config if isinstance(config, Config) else load_config(config))
         super().__init__(
-            app.policies,
+            type_policies(app.config),
             app.providers(),
             sender=app.config.sender,
             clock=app.clock,
-            new_key=new_idempotency_key,
+            new_key=app.new_key,
             caps=app.caps,
         )
         self._app = app
@@ -116,8 +118,8 @@ class App:
 
     @cached_property
     def policies(self) -> dict[str, TypePolicy]:
-        """The configured types."""
-        return type_policies(self.config)
+        """The configured types, and those of canaries."""
+        return type_policies(self.config) | canary_policies(self.config)
 
     @cached_property
     def caps(self) -> CapPolicy:
@@ -250,10 +252,14 @@ class App:
         self, providers: dict[str, Provider], executor: StoreThreads, *, alone: bool = False
     ) -> WorkerParts:
         from posthouse.worker.alarm import AlarmSettings
+        from posthouse.worker.canaries import CanarySettings
         from posthouse.worker.crew import Identity, WorkerParts
         from posthouse.worker.rendering import Renderer
 
         alerts = self.config.alerts
+        way_in = outbox.Outbox(
+            self.policies, providers, sender=self.config.sender, clock=self.clock, new_key=self.new_key
+        )
         return WorkerParts(
             store=self.store,
             executor=executor,
@@ -271,6 +277,7 @@ class App:
                 transport=AiohttpTransport(TransportOptions()) if alerts.url else None,
                 url=alerts.url.reveal if alerts.url else None,
             ),
+            canaries=CanarySettings(canaries(self.config), way_in),
             alone=alone,
         )
 
@@ -286,6 +293,7 @@ class SandboxSettings:
     idempotency: bool = True
     look_up: bool = True
     look_up_lag_s: float = 0.0
+    limit: SendLimit | None = None
     smtp_port: int | None = None  # None: no SMTP; with a certificate, STARTTLS is offered
     smtps_port: int | None = None  # None: no SMTP that begins with TLS; needs the certificate
     certificate: Path | None = None  # a PEM file with the chain and its key
@@ -312,6 +320,7 @@ def run_sandbox(settings: SandboxSettings, started: Callable[[Sequence[str], int
         idempotency=settings.idempotency,
         look_up=settings.look_up,
         look_up_lag_s=settings.look_up_lag_s,
+        limit=settings.limit,
     )
 
     if settings.smtps_port is not None and settings.certificate is None:

@@ -34,6 +34,8 @@ CONFIG_FILE: Final = "posthouse.toml"
 DEFAULT_TYPE: Final = "default"
 PENDING_MAX: Final = 10_000_000
 """No cap is larger: more can't be counted every few seconds."""
+CANARY_TYPES: Final = "canary."
+"""How the types of canaries begin, which are nobody else's."""
 
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
@@ -106,6 +108,14 @@ class RouteSettings(Settings):
         ),
     )
 
+    canary_to: SenderValue | None = Field(
+        None,
+        description="Who gets a message by this route when it was quiet; if that is not accepted, people are told.",
+    )
+    canary_every: PositiveDuration | None = Field(
+        None, description="How long a route may be quiet before `canary_to` gets a message, such as `30m`; at least 5m."
+    )
+
     @property
     def own(self) -> dict[str, Any]:
         """The settings that belong to the provider."""
@@ -121,6 +131,10 @@ class RouteSettings(Settings):
             raise ValueError("connect_timeout is longer than timeout")
         if self.rate is not None and self.burst > self.rate[0]:
             raise ValueError("burst is more than the rate allows in all of its time")
+        if (self.canary_to is None) != (self.canary_every is None):
+            raise ValueError("canary_to and canary_every go together: give both or neither")
+        if self.canary_every is not None and self.canary_every < 300:
+            raise ValueError("canary_every is less than 5m")
         return self
 
 
@@ -347,6 +361,17 @@ class Config(Settings):
             for route in settings.routes:
                 if route not in self.routes:
                     raise ConfigError(f"types.{name}.routes", f"{route!r} is not a route{_nearest(route, self.routes)}")
+        return self
+
+    @model_validator(mode="after")
+    def _canaries(self) -> Self:
+        for name in (name for name, route in self.routes.items() if route.canary_to is not None):
+            if self.sender is None:
+                raise ConfigError(f"routes.{name}.canary_to", "needs a `sender` at the top of the file")
+            if not re.fullmatch(NAME_PATTERN, CANARY_TYPES + name):
+                raise ConfigError(f"routes.{name}", "the name of a route with canary_to has at most 56 characters")
+        for name in filter(lambda name: name.startswith(CANARY_TYPES), self.types):
+            raise ConfigError(f"types.{name}", f"{CANARY_TYPES}… is the type of canaries; take another name")
         return self
 
 

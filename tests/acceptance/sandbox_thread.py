@@ -84,6 +84,14 @@ class SandboxThread:
 
         self._ask(change)
 
+    def set_api_key(self, key: str) -> None:
+        """The only key that is taken from now on."""
+
+        def change() -> None:
+            self._api.api_key = key
+
+        self._ask(change)
+
     def acceptances(self) -> list[Acceptance]:
         """Everything accepted, oldest first."""
         return self._ask(lambda: list(self._api.ledger.acceptances))

@@ -292,8 +292,17 @@ def test_a_stopped_route_and_held_sends_need_a_person(shell: Shell, opened: Data
     document = whole(shell, "--check", code=1)
 
     assert [problem["name"] for problem in document["problems"]] == ["route_stopped", "held"]
-    assert document["routes"] == [{"name": "main", "state": "stopped", "held_until": None, "reason": "401 who are you"}]
+    stopped = {"name": "main", "state": "stopped", "held_until": None, "reason": "401 who are you"}
+    assert document["routes"] == [{**stopped, "last_accepted_at": None}]
     assert "main: stopped, tried again now: 401 who are you" in shell.run("status").flat
+
+
+def test_when_a_route_last_accepted_mail_is_shown(shell: Shell, opened: Database) -> None:
+    control = Store(opened).control
+    control.note_accepted("main", Store(opened).ledger.now() - 240.0, 60.0)
+
+    assert whole(shell)["routes"][0]["last_accepted_at"] is not None
+    assert "main: open; accepted mail 4 min" in shell.run("status").flat
 
 
 def test_a_lane_whose_type_is_not_configured_here_is_marked(shell: Shell, put: Put) -> None:

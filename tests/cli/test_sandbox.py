@@ -113,6 +113,7 @@ def test_the_command_lines_seed_is_taken_before_the_files(empty_shell: Shell, gi
     [
         (["--fault", "slwo=8s"], "did you mean 'slow'?"),
         (["--faults", "missing.toml"], "missing.toml: can't be read"),
+        (["--limit", "10"], "--limit: '10' is not a rate"),
         (["--look-up-lag", "5"], "--look-up-lag: '5' is not a duration"),
         (["--api-key", "env:NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
         (["--port", "99999"], "--port"),

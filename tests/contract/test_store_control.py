@@ -112,6 +112,21 @@ def test_a_routes_health_is_there_for_every_worker(bench: Bench, open_another: C
     assert (seen.name, seen.state, seen.strikes, seen.reason) == ("main", RouteState.OPEN, 1, "429 slow down")
 
 
+def test_when_a_route_last_accepted_mail_is_written_at_most_so_often_and_survives_every_decision(
+    bench: Bench, open_another: Callable[[], Database]
+) -> None:
+    control, other = bench.store.control, Control(open_another())
+    control.note_accepted("main", bench.now, 60.0)
+    other.note_accepted("main", bench.now + 59.0, 60.0)
+    assert control.route_health()["main"].last_accepted_at == at(bench.now)
+    assert control.route_health()["main"].takes(bench.now)
+    other.note_accepted("main", bench.now + 61.0, 60.0)
+    control.change_route("main", partial(throttle, now=bench.now, wait_s=60.0), bench.now)
+    control.change_route("main", lambda health: RouteHealth(health.name, held_since=bench.now), bench.now)
+    seen = other.route_health()["main"]
+    assert (seen.last_accepted_at, seen.held_since) == (at(bench.now + 61), at(bench.now))
+
+
 def test_a_decision_sees_the_health_as_it_stands(bench: Bench) -> None:
     control = bench.store.control
     control.change_route("main", partial(throttle, now=bench.now, wait_s=60.0), bench.now)

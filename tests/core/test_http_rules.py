@@ -295,6 +295,16 @@ def test_a_throttled_answer_says_how_long_to_wait(headers: dict[str, str], text:
     assert verdict(429, text, **headers).retry_after_s == wait_s
 
 
+def test_an_answer_says_that_nothing_more_fits_whatever_else_it_says() -> None:
+    full = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": "30"}
+    assert verdict(202, **full).full_for_s == 30.0
+    assert verdict(422, **full).full_for_s == 30.0
+    assert verdict(202, **full | {"x_ratelimit_remaining": "1"}).full_for_s is None
+    too_fast = verdict(429, **full)
+    assert (too_fast.retry_after_s, too_fast.full_for_s) == (30.0, None), "said once"
+    assert verdict(429, **full, retry_after="5").retry_after_s == 5.0, "its own word for it comes first"
+
+
 def test_a_reset_of_the_rate_window_holds_back_nothing_but_a_throttled_call() -> None:
     assert verdict(503, x_ratelimit_reset="60").retry_after_s is None
     assert verdict(503, retry_after="60").retry_after_s == 60.0

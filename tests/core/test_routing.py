@@ -224,9 +224,59 @@ def test_a_held_route_has_one_slot_when_its_time_is_over_and_soon_all() -> None:
     assert allowed == sorted(allowed)
 
 
-def test_the_first_acceptance_after_a_rest_makes_a_route_healthy() -> None:
-    for ill in (HELD, STOPPED):
-        assert health_after(ill, ACCEPTED, ill.held_until, 0.5) == RouteHealth("main")
+@pytest.mark.parametrize("ill", [HELD, STOPPED])
+def test_the_first_acceptance_after_a_rest_makes_a_route_healthy_and_its_traffic_still_comes_back_slowly(
+    ill: RouteHealth,
+) -> None:
+    well = after(ill, ACCEPTED, now=ill.held_until)
+    assert (well.state, well.strikes, well.reason) == (RouteState.OPEN, 0, "")
+    assert well.takes(ill.held_until)
+    assert [well.slots(32, ill.held_until + after_s) for after_s in (0, 11)] == [1, 32]
+
+
+def test_traffic_is_back_within_the_time_for_which_a_route_was_held() -> None:
+    held = after(RouteHealth("main"), replace(THROTTLED, retry_after_s=1.0))
+    allowed = [held.slots(32, held.held_until + tenths / 10, chance=0.9) for tenths in range(11)]
+    assert (allowed[0], allowed[-1]) == (1, 32)
+    assert allowed == sorted(allowed)
+
+
+# What the provider's own headers say.
+
+FULL = replace(ACCEPTED, full_for_s=30.0)
+
+
+@pytest.mark.parametrize("verdict", [FULL, Verdict(Outcome.REJECTED, full_for_s=30.0)])
+def test_a_route_on_which_nothing_more_fits_is_held_whatever_the_call_came_to_and_gets_no_strike(
+    verdict: Verdict,
+) -> None:
+    held = after(RouteHealth("main"), verdict)
+    assert (held.state, held.held_until, held.strikes) == (RouteState.OPEN, NOW + 30.0, 0)
+    assert held.slots(32, NOW + 29.9) == 0
+    assert held.slots(32, NOW + 30.0) == 1
+    assert held.slots(32, NOW + 41.0) == 32
+
+
+def test_further_answers_that_tell_of_the_same_window_need_no_write() -> None:
+    held = after(RouteHealth("main"), FULL)
+    assert health_after(held, replace(FULL, full_for_s=29.8), NOW + 0.4, 0.5) is None
+    assert after(held, FULL, now=NOW + 20.0).held_until == NOW + 50.0, "a longer window counts"
+
+
+def test_calls_that_were_too_fast_because_they_were_under_way_add_no_strike() -> None:
+    held = after(RouteHealth("main"), FULL)
+    assert health_after(held, THROTTLED, NOW + 1.0, 0.5) is None
+    assert after(held, replace(THROTTLED, retry_after_s=60.0), now=NOW + 1.0).strikes == 0
+
+
+def test_a_stopped_route_that_works_again_in_a_full_window_opens_after_it() -> None:
+    opened = after(STOPPED, FULL, now=STOPPED.held_until)
+    assert (opened.state, opened.held_until) == (RouteState.OPEN, STOPPED.held_until + 30.0)
+
+
+def test_what_a_person_closed_is_not_opened_by_the_end_of_a_window() -> None:
+    closed = RouteHealth("main", RouteState.CLOSED, NOW + 5.0, "by ada")
+    assert health_after(closed, FULL, NOW, 0.5) is None
 
 
 @pytest.mark.parametrize("ill", [HELD, STOPPED])

@@ -267,6 +267,9 @@ class NoHtml:
     async def health(self) -> Verdict | None:
         raise NotImplementedError
 
+    def credential_changed(self) -> bool:
+        return False
+
     async def limit_connections(self, count: int) -> int:
         return 0
 

@@ -177,6 +177,37 @@ async def test_a_refused_credential_is_read_again(
     assert refused.text == "the key *** is revoked"
 
 
+async def test_a_credential_that_was_refused_is_said_to_have_changed_once_and_only_when_it_reads_otherwise(
+    build: Build, wire: ScriptedTransport, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("old-key-1\n")
+    provider = build(api_key=f"file:{key}")
+    assert not provider.credential_changed()
+    wire.replies(401)
+    await provider.send(message())
+    assert not provider.credential_changed()
+    key.unlink()
+    assert not provider.credential_changed(), "in the middle of being replaced"
+    key.write_text("new-key-2\n")
+    assert [provider.credential_changed() for _ in range(2)] == [True, False]
+
+
+async def test_a_credential_that_could_not_be_read_has_changed_when_it_can_be(build: Build, tmp_path: Path) -> None:
+    provider = build(api_key=f"file:{tmp_path / 'key'}")
+    assert (await provider.send(message())).outcome is Outcome.MISCONFIGURED
+    assert not provider.credential_changed()
+    (tmp_path / "key").write_text("new-key-2\n")
+    assert provider.credential_changed()
+
+
+async def test_a_route_without_a_credential_never_has_another(build: Build, wire: ScriptedTransport) -> None:
+    provider = build(auth="none", api_key=None)
+    wire.replies(403)
+    await provider.send(message())
+    assert not provider.credential_changed()
+
+
 async def test_an_old_credential_stays_hidden_after_the_new_one_was_read(
     build: Build, wire: ScriptedTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:

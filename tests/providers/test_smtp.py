@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -689,6 +690,25 @@ async def test_not_being_let_in_means(script: Script, settings: dict[str, Any], 
     verdict, _ = await let_in(script, **settings)
     assert (meaning(verdict), verdict.code) == (means, code)
     assert "swordfish" not in repr(verdict)
+
+
+async def test_a_refused_password_ends_the_idle_connections_and_its_replacement_is_noticed(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("yesterday's")
+    accepted, no = USUAL["auth"], b"535 5.7.8 no\r\n"
+    async with scripted_server(AUTH | {"auth": [accepted, no, accepted]}, tls=True) as server:
+        provider = route("smtps", server.port, "shop@", password=f"file:{password}")
+        verdicts = await asyncio.gather(provider.send(message(send_id=1)), provider.send(message(send_id=2)))
+        assert {meaning(verdict) for verdict in verdicts} == {ACCEPTED, MISCONFIGURED}
+        assert not provider.credential_changed()
+        password.write_text("swordfish")
+        assert [provider.credential_changed() for _ in range(2)] == [True, False]
+        assert (await provider.send(message(send_id=3))).outcome is Outcome.ACCEPTED
+        await provider.close()
+    shown = [line for line in server.heard if line.startswith("AUTH")]
+    assert [base64.b64decode(line.split()[2]) for line in shown] == [b"\0shop\0yesterday's"] * 2 + [
+        b"\0shop\0swordfish"
+    ]
 
 
 async def test_no_form_of_the_credential_shows_in_a_verdict() -> None:

@@ -12,6 +12,7 @@ import pytest
 from posthouse.sandbox.fault_text import parse_fault
 from posthouse.sandbox.faults import FaultPlan
 from posthouse.sandbox.ledger import CallResult
+from posthouse.sandbox.limit import SendLimit
 from posthouse.sandbox.replies import Reply, ReplyKind
 from tests.sandbox.conftest import START, Bench, make_bench, message
 
@@ -87,6 +88,20 @@ def test_only_the_right_bearer_token_is_let_in() -> None:
 )
 def test_other_paths_and_methods_are_refused(bench: Bench, method: str, path: str, status: int) -> None:
     assert bench.api.begin(method, path, {}, b"", START).reply.status == status
+
+
+# A rate limit
+
+
+def test_so_many_sends_fit_into_a_window_and_every_answer_says_how_it_stands() -> None:
+    bench = make_bench(limit=SendLimit(2, 5.0))
+    first, second, third = (bench.send(message(f"{who}@example.com")) for who in ("ada", "bob", "eve"))
+    assert [reply.status for reply in (first, second, third)] == [200, 200, 429]
+    assert [reply.headers["RateLimit-Remaining"] for reply in (first, second, third)] == ["1", "0", "0"]
+    assert (third.headers["RateLimit-Limit"], third.headers["RateLimit-Reset"]) == ("2", "5")
+    assert bench.ledger.results == {CallResult.ACCEPTED: 2, CallResult.TOO_MANY: 1}
+    bench.now += 5.0
+    assert bench.send(message("eve@example.com")).status == 200, "a new window"
 
 
 # Idempotency

@@ -19,6 +19,7 @@ from sqlalchemy import func, select
 from posthouse.address import Address
 from posthouse.config import Config, parse_config
 from posthouse.content import Content
+from posthouse.core.canary import canaries, canary_policies
 from posthouse.core.cap_policy import cap_policy
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.pace_policy import pace_policy
@@ -37,6 +38,7 @@ from posthouse.store.retention import Limits
 from posthouse.store.schema import sends
 from posthouse.store.store import Store
 from posthouse.worker.alarm import AlarmSettings
+from posthouse.worker.canaries import CanarySettings
 from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
 from posthouse.worker.supervisor import Worker
@@ -79,6 +81,9 @@ class Scripted:
 
     async def health(self) -> Verdict | None:
         return None
+
+    def credential_changed(self) -> bool:
+        return False
 
     async def limit_connections(self, count: int) -> int:
         return 0
@@ -137,7 +142,7 @@ class Stage:
         self._names = (f"worker-{number}" for number in itertools.count(1))
         self.alarm = AlarmSettings()
         self._config: Config | None = None
-        self._running: list[RunningWorker] = []
+        self.running: list[RunningWorker] = []
 
     def now(self) -> float:
         """The time of everything on the stage."""
@@ -193,14 +198,7 @@ class Stage:
 
     def outbox(self) -> Outbox:
         """As an application's process has it."""
-        return Outbox(
-            type_policies(self.config),
-            self._providers(Process("application"), self.config),
-            sender=Address("shop@example.com", "Shop"),
-            clock=self.now,
-            new_key=lambda: next(self._keys),
-            caps=cap_policy(self.config),
-        )
+        return self._outbox(self.config, Process("application"))
 
     def enqueue(self, *wanted: Email, into: Outbox | None = None) -> None:
         """As the application does it."""
@@ -216,7 +214,7 @@ class Stage:
             store=self.store,
             executor=SimulatedExecutor(process, self.database, self._chance),
             providers=self._providers(process, config),
-            policies=type_policies(config),
+            policies=type_policies(config) | canary_policies(config),
             renderer=Renderer(config.templates, config.sender),
             settings=config.worker,
             retention=FOR_EVER,
@@ -225,9 +223,20 @@ class Stage:
             pace=pace_policy(config),
             caps=cap_policy(config),
             alarm=self.alarm,
+            canaries=CanarySettings(canaries(config), self._outbox(config, process)),
         )
-        self._running.append(RunningWorker(Worker(parts), process))
-        return self._running[-1]
+        self.running.append(RunningWorker(Worker(parts), process))
+        return self.running[-1]
+
+    def _outbox(self, config: Config, process: Process) -> Outbox:
+        return Outbox(
+            type_policies(config) | canary_policies(config),
+            self._providers(process, config),
+            sender=Address("shop@example.com", "Shop"),
+            clock=self.now,
+            new_key=lambda: next(self._keys),
+            caps=cap_policy(config),
+        )
 
     def _providers(self, process: Process, config: Config) -> dict[str, Provider]:
         def transport_to(api: SandboxApi) -> Callable[..., SimulatedTransport]:
@@ -253,7 +262,7 @@ class Stage:
 
     async def close(self) -> None:
         """Kills whatever still runs."""
-        for running in self._running:
+        for running in self.running:
             running.process.kill()
         await asyncio.sleep(1)  # then every task of a dead process stands still for good
         self.store.database.close()

@@ -30,7 +30,7 @@ def close(
     reason = f"{call.who}: {why}" if why else f"by {call.who}"
     closed = RouteHealth(route, RouteState.CLOSED, until, reason)
     app.store.operations.change_route(closed, who=call.who, action="close route", detail=why, now=now)
-    left = [name for name, policy in app.policies.items() if policy.routes == (route,)]
+    left = [name for name, policy in app.policies.items() if policy.routes == (route,) and name in app.config.types]
     lines = [f"Route {route} is closed" + ("." if for_ is None else f", and opens {coming(until, now)}.")]
     if left:
         lines.append(f"Mail of {count(len(left), 'type')} has no other route and waits: {', '.join(left)}.")

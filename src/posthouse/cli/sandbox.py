@@ -9,12 +9,14 @@ from typing import Annotated, Final
 import typer
 
 from posthouse.app import SandboxSettings, run_sandbox
+from posthouse.cli.failures import WrongUsage
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration_option
 from posthouse.cli.output import Answer, Line
 from posthouse.sandbox.api import SEND_PATH
 from posthouse.sandbox.fault_text import FaultSettings, fault_text, parse_fault, read_faults_file
-from posthouse.setting_values import Secret
+from posthouse.sandbox.limit import SendLimit
+from posthouse.setting_values import Secret, parse_rate
 
 SANDBOX_PORT: Final = 8025
 
@@ -36,6 +38,12 @@ def sandbox(
     ),
     look_up: Annotated[bool, typer.Option("--look-up/--no-look-up", help="Answer look-ups.")] = True,
     look_up_lag: Annotated[str, typer.Option(help="So long look-ups lie behind.", metavar="DURATION")] = "0s",
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Take so many sends, and tell in headers what still fits, such as 10/second.", metavar="RATE"
+        ),
+    ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(help="The bearer token or SMTP password that callers must have: env:NAME, file:PATH or itself."),
@@ -64,11 +72,19 @@ def sandbox(
         idempotency=idempotency,
         look_up=look_up,
         look_up_lag_s=duration_option(look_up_lag, "--look-up-lag"),
+        limit=None if limit is None else _limit(limit),
         smtp_port=smtp_port,
         smtps_port=smtps_port,
         certificate=certificate,
     )
     run_sandbox(settings, lambda urls, drawn: call.output.show(_started(urls, drawn, settings), one_line=True))
+
+
+def _limit(text: str) -> SendLimit:
+    try:
+        return SendLimit(*parse_rate(text))
+    except ValueError as error:
+        raise WrongUsage(f"--limit: {error}") from None
 
 
 def _faults(texts: list[str], file: Path | None, seed: int | None) -> FaultSettings:

@@ -43,7 +43,7 @@ def _lines(whole: Whole, found: Sequence[Problem], database: str) -> Iterator[Li
             ["Sends", _sends(whole)],
             ["", _not_accepted(whole)],
             *_labelled("Workers", _workers(whole)),
-            *_labelled("Routes", [f"{h.name}: {route_words(h, whole.now)}" for h in whole.routes.values()]),
+            *_labelled("Routes", [_route_line(h, whole.now) for h in whole.routes.values()]),
             *_labelled("Paused", [switch_words(switch, whole.now) for switch in whole.switches]),
             *(_labelled("Caps", _caps(whole)) if whole.caps else []),
             [f"Last {duration(RECENT_S)}", _outcomes(whole)],
@@ -82,6 +82,12 @@ def _workers(whole: Whole) -> list[Line]:
         else:
             lines.append(Text(f"{who}: silent for {duration(whole.now - worker.heartbeat_at)}", "red"))
     return lines
+
+
+def _route_line(health: RouteHealth, now: float) -> str:
+    at = health.last_accepted_at
+    accepted = "" if at is None else f"; accepted mail {duration(now - at)} ago"
+    return f"{health.name}: {route_words(health, now)}{accepted}"
 
 
 def _outcomes(whole: Whole) -> str:
@@ -147,6 +153,7 @@ def _route_document(health: RouteHealth, now: float) -> Json:
         "state": _state(health, now),
         "held_until": iso(health.held_until) if held and health.held_until < FOR_EVER else None,
         "reason": health.reason,
+        "last_accepted_at": iso(health.last_accepted_at),
     }
 
 

@@ -152,13 +152,15 @@ def end_probe(breaker: Breaker, worker: int, failed: bool | None, now: float, ch
     return Breaker(strikes=breaker.strikes, closed_at=now) if probes or late_success else breaker
 
 
-def ramp(concurrency: int, reopened_at: float, now: float, chance: float) -> int:
+def ramp(concurrency: int, reopened_at: float, now: float, chance: float, paused_s: float = RAMP_S) -> int:
     """How many calls at once a worker may have after a pause: from 1, doubling, to all within RAMP_S.
 
-    `chance`, best drawn once a worker and pause, spreads the workers: no two need to be in step.
+    After a pause that was shorter it takes no longer than the pause. `chance`, best drawn once a worker and pause,
+    spreads the workers: no two need to be in step.
     """
-    part = max(0.0, now - reopened_at) / (RAMP_S * (0.5 + 0.5 * chance))
-    return concurrency if part >= 1.0 else max(1, int(concurrency**part))
+    whole_s = min(RAMP_S, paused_s) * (0.5 + 0.5 * chance)
+    back_s = max(0.0, now - reopened_at)
+    return concurrency if back_s >= whole_s else max(1, int(concurrency ** (back_s / whole_s)))
 
 
 def _is_live(window_start: float, now: float) -> bool:

@@ -14,7 +14,8 @@ from typing import Any, Final
 from posthouse.core.answers import EVERY_STATUS, Answer, FailureRule, Kind, Rule, first_match
 from posthouse.core.http_table import FAILURE_RULES, RULES
 from posthouse.core.outcome import Outcome, Verdict
-from posthouse.core.retry import RETRY_AFTER_MAX_S, parse_retry_after
+from posthouse.core.rate_headers import full_for_s, reset_after_s
+from posthouse.core.retry import parse_retry_after
 
 JUDGED_CHARS_MAX: Final = 8192
 """The beginning of a body is what rules read."""
@@ -25,8 +26,6 @@ ID_CHARS_MAX: Final = 255
 SECRET_CHARS_MIN: Final = 4  # shorter ones would blot out half of every text
 
 _REQUEST_ID_HEADERS: Final = ("x-request-id", "x-amzn-requestid", "request-id", "x-correlation-id", "cf-ray")
-_RESET_HEADERS: Final = ("x-ratelimit-reset", "ratelimit-reset", "x-rate-limit-reset", "x-sib-ratelimit-reset")
-_EPOCH_FROM: Final = 1e9  # a bigger number is a moment, a smaller one a wait
 
 _MESSAGE_MEMBERS: Final = "message error_message errormessage detail description error errors reason title name".split()
 
@@ -82,6 +81,7 @@ def judge(
         message_id=message_id if accepted else None,
         request_id=one_line(redact(request_id, secrets), ID_CHARS_MAX) if request_id else None,
         retry_after_s=None if accepted else retry_after_s(answer, rule.outcome, now),
+        full_for_s=None if rule.outcome is Outcome.THROTTLED else full_for_s(headers, now),
         rule=rule.name,
         raw=None if accepted else raw_of(body_text, secrets),
     )
@@ -118,19 +118,8 @@ def retry_after_s(answer: Answer, outcome: Outcome, now: float) -> float | None:
     """How many seconds the answer asks to wait, None where it doesn't say."""
     asked = parse_retry_after(answer.headers.get("retry-after"), now)
     if not asked and outcome is Outcome.THROTTLED:
-        return _until_reset_s(answer.headers, now) or _until_named_moment_s(answer.text, now) or asked
+        return reset_after_s(answer.headers, now) or _until_named_moment_s(answer.text, now) or asked
     return asked
-
-
-def _until_reset_s(headers: Mapping[str, str], now: float) -> float | None:
-    value = _header(headers, _RESET_HEADERS)
-    if value is None or not value.isascii() or not value.replace(".", "", 1).isdigit():
-        return None
-    reset = float(value)
-    if reset > _EPOCH_FROM * 1000:  # milliseconds
-        reset /= 1000
-    seconds = reset - now if reset > _EPOCH_FROM else reset
-    return seconds if 0 < seconds <= RETRY_AFTER_MAX_S else None
 
 
 def _until_named_moment_s(text: str, now: float) -> float | None:

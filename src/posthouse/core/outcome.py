@@ -43,6 +43,7 @@ class Verdict:
     message_id: str | None = None  # the provider's id for the accepted message
     request_id: str | None = None  # the provider's id for this call
     retry_after_s: float | None = None  # what the answer asked for
+    full_for_s: float | None = None  # for so long nothing more fits on the route, whatever became of this call
     rule: str = ""  # the name of the rule that decided
     raw: str | None = None  # the answer's beginning, for `posthouse show`
     remainders: tuple[Remainder, ...] = ()  # of an acceptance for some of the recipients: the others

@@ -61,10 +61,16 @@ def _delay_seconds(text: str) -> float | None:
 
 
 def _until_date(text: str, now: float) -> float | None:
+    moment = parse_http_date(text)
+    return None if moment is None else moment - now
+
+
+def parse_http_date(text: str) -> float | None:
+    """The moment of an HTTP-date, in seconds since 1970; None where it is none."""
     try:
         when = parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return when.timestamp() - now
+    return when.timestamp()

@@ -47,8 +47,10 @@ class RouteHealth:
     state: RouteState = RouteState.OPEN
     held_until: float = 0.0
     reason: str = ""
-    strikes: int = 0  # holds in a row with nothing accepted between
+    strikes: int = 0  # refusals in a row that held it, with nothing accepted between
     breaker: Breaker = CLEAN
+    held_since: float = 0.0  # when its latest hold began
+    last_accepted_at: float | None = None  # to within a minute; None: never, as far as is known
     probing: bool = False  # this worker has leave for the one call that may find out whether the provider is back
 
     def closed(self, now: float) -> bool:
@@ -74,8 +76,8 @@ class RouteHealth:
             return 0
         if self.half_open(now):
             return 1
-        paused_until = max(self.breaker.closed_at, self.held_until if self.strikes else 0.0)
-        return ramp(concurrency, paused_until, now, chance) if paused_until else concurrency
+        after_breaker = ramp(concurrency, self.breaker.closed_at, now, chance)
+        return min(after_breaker, ramp(concurrency, self.held_until, now, chance, self.held_until - self.held_since))
 
     @property
     def opens_at(self) -> float:
@@ -83,8 +85,11 @@ class RouteHealth:
         return max(self.held_until, self.breaker.opens_at) if self.is_tripped else self.held_until
 
 
-_WELL: Final[dict[str, Any]] = {"state": RouteState.OPEN, "held_until": 0.0, "reason": "", "strikes": 0}
-"""What an acceptance makes of a route that was held or stopped."""
+_WELL: Final[dict[str, Any]] = {"state": RouteState.OPEN, "reason": "", "strikes": 0}
+"""What an acceptance makes of a route that was held or stopped. When that ended stays: traffic comes back slowly."""
+
+_FULL_MARGIN_S: Final = 0.5
+"""Answers that tell of one window's end are apart by as much as they took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +179,26 @@ def health_after(health: RouteHealth, verdict: Verdict, now: float, chance: floa
     """The route's health after one verdict, or None when it stays as it is, as one that a person has closed does."""
     if health.closed(now):
         return None
+    changed = _judged(health, verdict, now, chance)
+    return _full(changed or health, verdict, now) or changed
+
+
+def credential_changed(health: RouteHealth, now: float) -> RouteHealth | None:
+    """A stopped route may be tried at once, still by one send at a time; None: there is nothing to change."""
+    waits = health.state is RouteState.STOPPED and now < health.held_until
+    return replace(health, held_until=now) if waits else None
+
+
+def _full(health: RouteHealth, verdict: Verdict, now: float) -> RouteHealth | None:
+    """Held until something fits again, where the answer said that nothing does. That is no refusal: no strike."""
+    if verdict.full_for_s is None or (until := now + verdict.full_for_s) <= health.held_until + _FULL_MARGIN_S:
+        return None
+    if health.held_until <= now:
+        health = replace(health, held_since=now, reason=health.reason or "by its own word nothing more fits")
+    return replace(health, held_until=until)
+
+
+def _judged(health: RouteHealth, verdict: Verdict, now: float, chance: float) -> RouteHealth | None:
     if verdict.outcome is Outcome.ACCEPTED:
         healthy = health.state is RouteState.OPEN and not health.strikes
         # While it is held, that was a call that had begun before: it says nothing about what comes after.
@@ -195,7 +220,9 @@ def _held(health: RouteHealth, state: RouteState, until: float, verdict: Verdict
     if now < health.held_until and health.state is state:
         longer = until > health.held_until and verdict.retry_after_s is not None
         return replace(health, held_until=until) if longer else None
-    return replace(health, state=state, held_until=until, reason=_said(verdict), strikes=health.strikes + 1)
+    since = health.held_since if now < health.held_until else now
+    strikes = health.strikes + 1
+    return replace(health, state=state, held_until=until, held_since=since, reason=_said(verdict), strikes=strikes)
 
 
 def _said(verdict: Verdict) -> str:

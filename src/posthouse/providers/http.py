@@ -40,7 +40,7 @@ class HttpProvider:
         self._body = Body(settings.body, settings.address_format)
         self._room = Room(self._body, settings.ignore)
         self._route = route
-        self._credential = Credential(f"routes.{name}", settings)
+        self._credential = Credential(f"routes.{name}", settings, now)
         self._headers = _with_defaults(settings.headers)
         self._facts = RouteFacts(
             name=name,
@@ -96,6 +96,10 @@ class HttpProvider:
         if answer is not None and answer.status // 100 == 2:  # any page will do
             return Verdict(Outcome.ACCEPTED, code=str(answer.status), rule="the health URL answers")
         return verdict
+
+    def credential_changed(self) -> bool:
+        """Whether the credential reads otherwise than what was refused last."""
+        return self._credential.changed()
 
     async def limit_connections(self, count: int) -> int:
         """None: over HTTP it is calls that count."""

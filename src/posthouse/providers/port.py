@@ -72,6 +72,12 @@ class Provider(Protocol):
     async def health(self) -> Verdict | None:
         """Asks the provider's health URL, None where there is none. Never sends mail."""
 
+    def credential_changed(self) -> bool:
+        """Whether what lets us in reads otherwise than what was refused last; said once for each change.
+
+        Asked once a second while the route is stopped: cheap, and never shows what it read.
+        """
+
     async def limit_connections(self, count: int) -> int:
         """From now on at most so many connections: idle ones beyond are closed. How many are open all the same.
 

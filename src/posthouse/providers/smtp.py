@@ -77,7 +77,12 @@ class SmtpProvider:
                 return await self._attempt(message, mail, deadline, fresh=False)
             except _FoundClosed:
                 return await self._attempt(message, mail, deadline, fresh=True)
-        except (Refused, Broken) as stop:
+        except Refused as stop:
+            verdict = self._verdict(stop)
+            if stop.reply.phase is Phase.AUTH and verdict.outcome is Outcome.MISCONFIGURED:
+                self._pool.retire()  # whoever was let in under it is not to be relied on either
+            return verdict
+        except Broken as stop:
             return self._verdict(stop)
 
     async def look_up(self, message: OutgoingMessage) -> LookUp:
@@ -96,6 +101,13 @@ class SmtpProvider:
         except (Refused, Broken) as stop:
             return self._verdict(stop)
         return Verdict(Outcome.ACCEPTED, code=str(reply.code), rule="the server lets us in")
+
+    def credential_changed(self) -> bool:
+        """Whether the password reads otherwise than what was refused last; then every connection is made anew."""
+        changed = self._credential.changed()
+        if changed:
+            self._pool.retire()
+        return changed
 
     async def limit_connections(self, count: int) -> int:
         """Idle connections beyond are closed at once, those in use when their message is through."""

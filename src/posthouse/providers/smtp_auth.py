@@ -12,6 +12,7 @@ from aiosmtplib.errors import SMTPAuthenticationError
 
 from posthouse.core.smtp_replies import Phase, Reply
 from posthouse.errors import ConfigError
+from posthouse.providers.rotation import Rotation
 from posthouse.providers.smtp_settings import SmtpSettings
 from posthouse.providers.smtp_wire import Broken
 
@@ -38,10 +39,26 @@ class SmtpCredential:
     def __init__(self, place: str, settings: SmtpSettings) -> None:
         self._place = place
         self._settings = settings
+        self._rotation = Rotation(self._read)
         self.secrets: tuple[str, ...] = ()
 
     def read(self) -> Login | None:
         """The login now, None where the route has none. Raises ConfigError."""
+        try:
+            return self._read()
+        except ConfigError:
+            self._rotation.refused(None)
+            raise
+
+    def refused(self, login: Login) -> None:
+        """The server did not let us in with this one."""
+        self._rotation.refused(login)
+
+    def changed(self) -> bool:
+        """Whether it reads otherwise than what was refused last."""
+        return self._rotation.changed()
+
+    def _read(self) -> Login | None:
         user, secret = self._settings.url.user, self._settings.password
         if user is None or secret is None:
             return None

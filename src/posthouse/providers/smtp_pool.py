@@ -133,12 +133,16 @@ class SessionPool:
 
     async def close(self) -> None:
         """Closes what is idle now, and what is lent as soon as it comes back. The pool may be used again."""
+        self.retire()
+        await self._until_parted()
+
+    def retire(self) -> None:
+        """The same without waiting: what comes after is let in anew."""
         self._closings += 1
         idle, self._idle = self._idle, {}
         for session, timer in idle.items():
             timer.cancel()
             self._part(session.wire)
-        await self._until_parted()
 
     async def _until_parted(self) -> None:
         if self._parting:

@@ -239,7 +239,11 @@ class SessionOpener:
         async def ask(*parts: bytes, expected: tuple[int, ...]) -> Reply:
             return await wire.ask(Phase.AUTH, *parts, expected=expected)
 
-        await authenticate(ask, method, login)
+        try:
+            await authenticate(ask, method, login)
+        except Refused:
+            self._credential.refused(login)
+            raise
 
 
 def _own_address(wire: Wire) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from posthouse.sandbox.faults import Action, Call, CallKind, Chance, Fault, FaultPlan
 from posthouse.sandbox.keys import KeyMemory, KeyState
 from posthouse.sandbox.ledger import Acceptance, CallRecord, CallResult, Ledger
+from posthouse.sandbox.limit import LimitCounter, SendLimit
 from posthouse.sandbox.replies import Answer, Reply, error_answer, fault_reply, json_answer, plain_reply
 from posthouse.sandbox.submission import Submission, Unusable, read_submission
 
@@ -57,6 +58,7 @@ class SandboxApi:
 
     `api_key` is the bearer token that sends and look-ups must carry, None for any. `idempotency=False` is a provider
     that ignores keys; `look_up=False` one that can't be asked; `look_up_lag_s` is how long its index lies behind.
+    `limit` is how many sends it takes, which its answers tell in their headers.
     """
 
     def __init__(
@@ -70,16 +72,17 @@ class SandboxApi:
         idempotency: bool = True,
         look_up: bool = True,
         look_up_lag_s: float = 0.0,
+        limit: SendLimit | None = None,
     ) -> None:
         self.ledger: Final = ledger
         self._faults = faults
         self._faults_since = started_at
         self._chance = chance
-        self.api_key: Final = api_key
-        self._authorization = None if api_key is None else f"Bearer {api_key}".encode()
+        self.api_key = api_key
         self._idempotency = idempotency
         self._look_up_on = look_up
         self._look_up_lag_s = look_up_lag_s
+        self._limit = None if limit is None else LimitCounter(limit)
         self._keys = KeyMemory()
         # Ids of two runs differ, so that a database which outlives the sandbox never sees one twice.
         self._id_prefix = f"sandbox-{int(started_at * 1000):x}"
@@ -149,7 +152,7 @@ class SandboxApi:
             call = Call(CallKind.SEND, (), idempotency_key)
         else:
             call = Call(CallKind.SEND, submission.recipients, idempotency_key or submission.our_id)
-        return self._run(call, now, lambda late: self._handle_send(headers, submission, call.key, now, late))
+        return self._run(call, now, lambda late: self._with_limit(headers, submission, call.key, now, late))
 
     def _begin_look_up(self, headers: Mapping[str, str], key: str, now: float) -> Exchange:
         return self._run(Call(CallKind.LOOK_UP, (), key), now, lambda _: self._handle_look_up(headers, key, now))
@@ -172,6 +175,19 @@ class SandboxApi:
             return Exchange(reply, handled.running_key, LateAcceptance(handled.late, record))
         self.ledger.record_call(record)
         return Exchange(reply, handled.running_key)
+
+    def _with_limit(
+        self, headers: Mapping[str, str], submission: Submission | Unusable, key: str | None, now: float, late: bool
+    ) -> _Handled:
+        """A send, where it fits into the rate limit; its answer says what else does."""
+        if self._limit is None or not self._authorised(headers):
+            return self._handle_send(headers, submission, key, now, late)
+        if self._limit.takes(now):
+            handled = self._handle_send(headers, submission, key, now, late)
+        else:
+            handled = _Handled(error_answer(429, "too_many_requests"), CallResult.TOO_MANY)
+        told = {**handled.answer.headers, **self._limit.headers(now)}
+        return replace(handled, answer=replace(handled.answer, headers=told))
 
     def _handle_send(
         self, headers: Mapping[str, str], submission: Submission | Unusable, key: str | None, now: float, late: bool
@@ -204,10 +220,10 @@ class SandboxApi:
         return _Handled(error_answer(404, "unknown_key"), CallResult.MISSING)
 
     def _authorised(self, headers: Mapping[str, str]) -> bool:
-        if self._authorization is None:
+        if self.api_key is None:
             return True
         given = headers.get("authorization", "").encode(errors="replace")
-        return hmac.compare_digest(given, self._authorization)
+        return hmac.compare_digest(given, f"Bearer {self.api_key}".encode())
 
     def _acceptance(self, submission: Submission, key: str | None, now: float) -> Acceptance:
         return Acceptance(

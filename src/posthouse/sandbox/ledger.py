@@ -22,6 +22,7 @@ class CallResult(StrEnum):
     KEY_IN_PROGRESS = "key_in_progress"  # the key's first call was still running
     INVALID = "invalid"  # the request made no sense
     UNAUTHORISED = "unauthorised"  # the bearer token was wrong
+    TOO_MANY = "too_many"  # it did not fit into the window of the rate limit
     FOUND = "found"  # a look-up had an answer
     MISSING = "missing"  # a look-up had none
     HEALTHY = "healthy"  # a health call was answered

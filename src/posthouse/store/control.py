@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import and_, delete, insert, literal, select, update
+from sqlalchemy import and_, delete, insert, literal, or_, select, update
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.places import Grant, Holding, grant
@@ -88,9 +88,17 @@ class Control:
             return [WorkerRow(**row._mapping) for row in connection.execute(select(workers).order_by(workers.c.id))]
 
     def route_health(self) -> dict[str, RouteHealth]:
-        """The health of every route that ever was in trouble."""
+        """The health of every route that ever accepted anything, or was in trouble."""
         with self._database.read() as connection:
             return {row.name: health_of(row) for row in connection.execute(select(routes))}
+
+    def note_accepted(self, route: str, at: float, every_s: float) -> None:
+        """Writes when a call on a route was accepted, unless somebody has done so within `every_s`."""
+        known = or_(routes.c.last_accepted_at.is_(None), routes.c.last_accepted_at < literal(at - every_s, Instant))
+        with self._database.write() as connection:
+            locked_health(connection, self._database, route, at)
+            changing = update(routes).where(routes.c.name == route, known)
+            connection.execute(changing.values(last_accepted_at=at))
 
     def change_route(self, name: str, decide: Callable[[RouteHealth], RouteHealth | None], now: float) -> RouteHealth:
         """Applies one decision to a route's health, under its row's lock; the health as it stands then."""

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, extract, func, literal, or_, select
 
+from posthouse.config import CANARY_TYPES
+from posthouse.core.canary import Sent
 from posthouse.core.lifecycle import OPEN, Status
 from posthouse.core.outcome import Outcome
 from posthouse.core.outlook import Waiting
@@ -120,12 +122,15 @@ class Ledger:
 
         A word that is a whole key, an address, a provider's message id or an id is found by an index; else it is
         looked for as a part of these, of our id at providers, of the type and the tags, among the newest sends.
+        Nobody who asks for nothing in particular asks for canaries.
         """
         if any(unstorable(word) for word in (*words, campaign or "")):
             return []
-        wanted = [] if status is None else [status_is(status)]
+        wanted: list[ColumnElement[bool]] = [] if status is None else [status_is(status)]
         if campaign is not None:
             wanted.append(sends.c.campaign == campaign)
+        if status is None and campaign is None and not words:
+            wanted.append(sends.c.type.not_like(f"{CANARY_TYPES}%"))
         if held:
             wanted += _in_state(Status.UNKNOWN, None, held)
         with self._database.read() as connection:
@@ -135,6 +140,16 @@ class Ledger:
                 recent = sends.c.id > newest - FIND_SCANNED_ROWS
                 found = connection.execute(_find_query([*wanted, recent, *map(_partly, words)], limit)).all()
             return [dict(row._mapping) for row in found]
+
+    def canaries(self, keys: Sequence[str]) -> list[Sent]:
+        """The canaries of these keys, the newest first."""
+        query = (
+            select(sends.c.dedupe_key, sends.c.status, sends.c.created_at, sends.c.expires_at, sends.c.last_error)
+            .where(sends.c.dedupe_key.in_(keys))
+            .order_by(sends.c.id.desc())
+        )
+        with self._database.read() as connection:
+            return [Sent(key, Status(status), *rest) for key, status, *rest in connection.execute(query)]
 
     def open_counts(self) -> dict[str, int]:
         """How many sends are in each state that is not an end, and how many failed and were not looked after."""

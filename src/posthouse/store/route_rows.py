@@ -17,8 +17,16 @@ from posthouse.store.schema import routes
 
 def health_of(row: Any) -> RouteHealth:
     """The health in a row."""
-    breaker = _breaker(row.breaker)
-    return RouteHealth(row.name, RouteState(row.state), row.held_until, row.reason, row.strikes, breaker)
+    return RouteHealth(
+        row.name,
+        RouteState(row.state),
+        row.held_until,
+        row.reason,
+        row.strikes,
+        _breaker(row.breaker),
+        row.held_since or 0.0,
+        row.last_accepted_at,
+    )
 
 
 def _breaker(stored: str | None) -> Breaker:
@@ -60,6 +68,7 @@ def _values(health: RouteHealth, now: float) -> dict[str, Any]:
     return {
         "state": health.state.value,
         "held_until": health.held_until,
+        "held_since": health.held_since,
         "reason": health.reason,
         "strikes": health.strikes,
         "breaker": None if health.breaker == Breaker() else json.dumps(asdict(health.breaker)),

@@ -232,6 +232,8 @@ routes = Table(
     Column("strikes", Integer, nullable=False, server_default="0"),
     Column("breaker", LongText),  # what all workers know of the provider's failures, as JSON; NULL: none
     Column("changed_at", Instant, nullable=False),
+    Column("held_since", Instant),
+    Column("last_accepted_at", Instant),  # to within a minute
     **MYSQL_TABLE,
 )
 

@@ -39,19 +39,21 @@ class Alarm:
         self._raised_at: dict[str, float] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
-    def sound(self, name: str, text: str) -> None:
-        """Raises an alert about `name`, such as `route main`."""
+    def sound(self, name: str, text: str, quiet_s: float | None = None) -> None:
+        """Raises an alert about `name`, such as `route main`; the same not again within `quiet_s`, else as set."""
         now = self._now()
-        if now - self._raised_at.get(name, -self._settings.quiet_s) < self._settings.quiet_s:
+        quiet_s = self._settings.quiet_s if quiet_s is None else quiet_s
+        raised_at = self._raised_at.get(name)
+        if raised_at is not None and now - raised_at < quiet_s:
             return
         self._raised_at[name] = now
-        task = asyncio.create_task(self._tell(name, text, now))
+        task = asyncio.create_task(self._tell(name, text, now, quiet_s))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _tell(self, name: str, text: str, now: float) -> None:
+    async def _tell(self, name: str, text: str, now: float, quiet_s: float) -> None:
         try:
-            ours = await self._access.run(self._alerts.raise_once, name, text, now, self._settings.quiet_s)
+            ours = await self._access.run(self._alerts.raise_once, name, text, now, quiet_s)
         except DatabaseUnavailable:
             ours = True  # better twice than not at all
         if not ours:

@@ -21,8 +21,10 @@ from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm, AlarmSettings
 from posthouse.worker.backlog import BacklogWatch
 from posthouse.worker.caller import Caller
+from posthouse.worker.canaries import Canaries, CanarySettings
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
+from posthouse.worker.credentials import CredentialWatch
 from posthouse.worker.dispatcher import Dispatcher
 from posthouse.worker.files import Files
 from posthouse.worker.gates import Gates
@@ -64,6 +66,7 @@ class WorkerParts:
     pace: PacePolicy = field(default_factory=PacePolicy)
     caps: CapPolicy = field(default_factory=CapPolicy)
     alarm: AlarmSettings = field(default_factory=AlarmSettings)
+    canaries: CanarySettings | None = None
     alone: bool = False  # no other worker can live: every open call is a dead worker's
 
 
@@ -80,6 +83,8 @@ class Crew:
     reconciler: Reconciler
     heartbeat: Heartbeat
     housekeeping: Housekeeping
+    credentials: CredentialWatch
+    canaries: Canaries
 
 
 def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: DatabaseClock) -> Crew:
@@ -126,6 +131,8 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
             now=now,
             chance=parts.chance,
         ),
+        credentials=CredentialWatch(parts.providers, routes),
+        canaries=Canaries(parts.canaries, parts.store, access, routes, gates, alarm, pulse, now),
     )
 
 

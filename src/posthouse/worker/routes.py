@@ -13,7 +13,7 @@ from typing import Final
 
 from posthouse.core.breaker import Tally, begin_probe, counts, may_probe
 from posthouse.core.concurrency import Adaptive, ended, tells
-from posthouse.core.outcome import Verdict
+from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import RouteFacts, TypePolicy
 from posthouse.core.routing import (
     RouteHealth,
@@ -21,6 +21,7 @@ from posthouse.core.routing import (
     RouteState,
     after_call,
     candidates,
+    credential_changed,
     health_after,
     opens_at,
     route_plan,
@@ -71,6 +72,7 @@ class Routes:
         self._access = access
         self._alarm = alarm
         self._now = now
+        self.accepted_at: dict[str, float] = {}  # when this worker's latest call on a route was accepted
         self._used: Counter[str] = Counter()
         self._read_at: float | None = None
 
@@ -165,17 +167,32 @@ class Routes:
         probe = health.breaker
         return health.is_tripped and probe.probe_by == self._worker and self._now() < probe.probe_until
 
+    def stopped(self) -> list[str]:
+        """The routes that are stopped, as far as is known here."""
+        return [name for name in self.facts if (h := self.health.get(name)) and h.state is RouteState.STOPPED]
+
+    async def try_again(self, route: str) -> None:
+        """A stopped route's credential has changed: one send may try it now. Raises DatabaseUnavailable."""
+        now = self._now()
+        decide = partial(credential_changed, now=now)
+        self.health[route] = await self._access.run(self._control.change_route, route, decide, now)
+        log.warning("the credential of route %s has changed; it is tried again", route)
+        self.freed.set()
+
     async def note(self, route: str, verdict: Verdict, latency_s: float, now: float, chance: float) -> None:
         """Lets a call change the route's health, here at once and for all workers."""
         self._learn(route, verdict, latency_s, now)
         known, tally = self.health.get(route, RouteHealth(route)), self._tallies.get(route, Tally())
         succeeded = counts(verdict) is False
         news = partial(after_call, verdict=verdict, worker=self._worker, now=now, chance=chance)
+        if verdict.outcome is Outcome.ACCEPTED:
+            self.accepted_at[route] = now
         if succeeded:
             self._tallies[route] = tally.with_success(now)
             if known.breaker.is_clean(now) and health_after(known, verdict, now, chance) is None:
                 return  # nearly always
-            if not known.probing and now - self._told_at.get(route, 0.0) < TELL_EVERY_S:
+            told_lately = now - self._told_at.get(route, 0.0) < TELL_EVERY_S
+            if told_lately and verdict.full_for_s is None and not known.probing:
                 return
         decide = partial(news, successes=tally.successes(now) + succeeded)
         changed = decide(known)
@@ -204,7 +221,8 @@ class Routes:
         elif _was_out(before) and not _was_out(after):
             log.warning("route %s works again", after.name)
         elif after.held_until > now:
-            log.warning("route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)
+            level = logging.WARNING if after.strikes else logging.DEBUG  # what fits is the provider's everyday word
+            log.log(level, "route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)
 
 
 def _was_out(health: RouteHealth) -> bool:
