@@ -308,6 +308,13 @@ class TypeSettings(Settings):
     unknown_may_change_route: bool = Field(
         False, description="Whether `resend` may take another route than the one that may have accepted it."
     )
+    combine: PositiveDuration | None = Field(
+        None,
+        description=(
+            "How long an email of this type waits for others to the same recipient, such as `10m`; they go out as one "
+            "then, which the template renders from `items` and `count`. Default: each goes out by itself, at once."
+        ),
+    )
 
 
 class WorkerSettings(Settings):

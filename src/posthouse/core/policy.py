@@ -62,6 +62,7 @@ class TypePolicy:
     unknown_may_change_route: bool = False
     failover: Failover = Failover.AUTOMATIC
     standby_share: int = 0  # so many of 10,000 sends try the standby first, so that it is known to work
+    combine_s: float | None = None  # how long sends to one recipient are gathered to go out as one; None: not at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +102,5 @@ def _policy(name: str, settings: TypeSettings, all_routes: tuple[str, ...]) -> T
         unknown_may_change_route=settings.unknown_may_change_route,
         failover=Failover(settings.failover),
         standby_share=round(settings.standby_share * SHARES),
+        combine_s=settings.combine,
     )

@@ -38,6 +38,8 @@ class Story:
     audit: list[Json]
     body: str | None
     splits: list[Json] = field(default_factory=list)  # the sends that were split off this one
+    carrier: Json | None = None  # the send that this one goes out in
+    combined: list[Json] = field(default_factory=list)  # the sends that go out in this one
 
     @property
     def state(self) -> SendState:
@@ -104,8 +106,11 @@ class Ledger:
             acted = connection.execute(select(audit).where(audit.c.subject == row.dedupe_key).order_by(audit.c.id))
             body = connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id))
             parts = connection.execute(select(sends).where(sends.c.split_from == row.id).order_by(sends.c.id))
-            stories = [[dict(found._mapping) for found in rows] for rows in (tried, acted, parts)]
-            return Story(dict(row._mapping), stories[0], stories[1], body, stories[2])
+            joined = connection.execute(select(sends).where(sends.c.combined_into == row.id).order_by(sends.c.id))
+            carriers = connection.execute(select(sends).where(sends.c.id == row.combined_into))
+            stories = [[dict(found._mapping) for found in rows] for rows in (tried, acted, parts, joined, carriers)]
+            carrier = next(iter(stories[4]), None)
+            return Story(dict(row._mapping), stories[0], stories[1], body, stories[2], carrier, stories[3])
 
     def find(self, words: Sequence[str], status: Status | None, limit: int, *, held: bool = False) -> list[Json]:
         """The newest sends that match every word; `held`: only unknown ones that wait for a person.
@@ -240,7 +245,14 @@ def _in_state(status: Status, type_: str | None, held: bool) -> list[ColumnEleme
 
 
 def _find_query(conditions: Sequence[ColumnElement[bool]], limit: int) -> Select[Any]:
-    return select(sends).where(*conditions).order_by(sends.c.id.desc()).limit(limit)
+    carrier = sends.alias("carrier")
+    return (
+        select(sends, carrier.c.dedupe_key.label("carrier_key"), carrier.c.status.label("carrier_status"))
+        .outerjoin_from(sends, carrier, carrier.c.id == sends.c.combined_into)
+        .where(*conditions)
+        .order_by(sends.c.id.desc())
+        .limit(limit)
+    )
 
 
 def _exactly(word: str) -> ColumnElement[bool]:
