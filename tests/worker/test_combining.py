@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from posthouse.core.routing import RoutePlan
 from posthouse.core.switches import Scope, Switch
 from posthouse.errors import InvalidEmail
 from posthouse.sandbox.ledger import CallResult
@@ -84,8 +85,8 @@ def test_what_waited_behind_a_closed_gate_leaves_in_one_message(templates: Path)
 
 def test_a_retry_says_what_the_first_try_said(templates: Path) -> None:
     async def scene(stage: Stage) -> None:
-        stage.sandbox("main", "429:until=21s")
-        configure(stage, templates)
+        stage.sandbox("main", "503:until=21s")
+        configure(stage, templates, retry_first="1s")
         stage.worker()
         tell(stage, 1, 2)
         await stage.until(lambda: stage.row("k-1")["attempts"], within_s=WINDOW_S + 10)
@@ -115,15 +116,17 @@ def test_a_call_whose_answer_was_lost_is_replayed_word_for_word_by_another_worke
 
 def test_a_worker_that_dies_between_the_merge_and_the_call_loses_nobody(templates: Path) -> None:
     async def scene(stage: Stage) -> None:
-        stage.sandbox("main", "refuse:until=21s")
+        stage.sandbox("main")
         configure(stage, templates)
-        first = stage.worker()
         tell(stage, 1, 2)
-        await stage.until(lambda: stage.statuses().get("combined"), within_s=WINDOW_S + 10)
-        first.process.kill()
+        await asyncio.sleep(WINDOW_S + 1)
+        dead = stage.store.control.register("gone", 1, "0")
+        stage.store.queue.claim("news", 10, dead, stage.now(), RoutePlan("main", {}, pins=True), WINDOW_S)
+        assert stage.statuses() == {"sending": 1, "combined": 1}
+        tell(stage, 3)
         stage.worker()
-        await stage.until_status(accepted=1, combined=1, within_s=300)
-        assert got(stage) == ["2 for you: 1 2"]
+        await stage.until_status(accepted=2, combined=1, within_s=60)
+        assert sorted(got(stage)) == ["1 for you: 3", "2 for you: 1 2"]
 
     play(scene)
 
