@@ -1,4 +1,4 @@
-"""Notices that are combined, in a quarter of the worlds; drawn apart from all else. A message names each that is in it."""
+"""Notices that are combined, in some worlds; drawn apart from all else. A message names each that is in it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Update, literal, select, update
+from sqlalchemy import Connection, Row, Update, select, update
 
 from posthouse.content import Content
 from posthouse.core.combining import JOINED, Digest, Gathered, digests
@@ -17,7 +17,7 @@ from posthouse.core.lifecycle import Happening, sources
 from posthouse.store.database import MYSQL, Database
 from posthouse.store.pacing import locked_limits
 from posthouse.store.rows import STATE_COLUMNS, Step, apply, by_index, locking, state_of
-from posthouse.store.schema import Instant, contents, sends, status_is
+from posthouse.store.schema import contents, sends, status_is
 from posthouse.store.taking import CLAIM, ClaimedSend, pick, take_picked
 
 TOGETHER_MAX: Final = 500
@@ -46,26 +46,29 @@ def take_combined(
 def _waiting_with(
     connection: Connection, database: Database, due: Sequence[int], lane: str, now: float, combine_s: float
 ) -> Sequence[Row[Any]]:
-    """The sends that wait for the recipients of those that are due, these too; locked, in the order of their ids."""
-    may_join: tuple[ColumnElement[bool], ...] = (
+    """What waits for the recipients of those that are due, these too, but for what is to go out later or has expired.
+
+    In the order of the ids, locked.
+    """
+    recipients = by_index(select(sends.c.to_address).where(sends.c.id.in_(due)), "PRIMARY")
+    addresses = sorted(set(connection.scalars(recipients)))
+    # The lane and the times are looked at afterwards: they have indexes that lead through all that waits there.
+    uncalled = (
         status_is(*sources(Happening.COMBINED)),
-        sends.c.lane == lane,
-        sends.c.next_try_at <= literal(now + combine_s, Instant),  # not what is to go out later
-        sends.c.expires_at > literal(now, Instant),
+        sends.c.type == type_of(lane),
         sends.c.attempts == 0,
         sends.c.unknown_since.is_(None),
     )
-    recipients = select(sends.c.to_address).where(sends.c.id.in_(due)).distinct()
-    addresses = connection.scalars(by_index(recipients, "PRIMARY")).all()
-    waiting = select(sends.c.id).where(sends.c.to_address.in_(addresses), *may_join)
-    ids = connection.scalars(waiting.order_by(sends.c.id).limit(TOGETHER_MAX)).all()
+    theirs = select(sends.c.id).where(sends.c.to_address.in_(addresses), *uncalled).order_by(sends.c.id)
+    ids = connection.scalars(by_index(theirs, "email_sends_to_address").limit(TOGETHER_MAX)).all()
     whole = (
-        select(*STATE_COLUMNS, sends.c.to_address, contents.c.body)
+        select(*STATE_COLUMNS, sends.c.lane, sends.c.next_try_at, sends.c.to_address, contents.c.body)
         .join_from(sends, contents, contents.c.send_id == sends.c.id)
-        .where(sends.c.id.in_(ids), *may_join)
+        .where(sends.c.id.in_(ids), *uncalled)
         .order_by(sends.c.id)
     )
-    return connection.execute(locking(by_index(whole, "PRIMARY"), database)).all()
+    locked = connection.execute(locking(by_index(whole, "PRIMARY"), database))
+    return [row for row in locked if row.lane == lane and row.next_try_at <= now + combine_s and row.expires_at > now]
 
 
 def _gathered(found: Sequence[Row[Any]], due: Collection[int]) -> Iterator[Gathered]:

@@ -100,17 +100,20 @@ class Ledger:
                 raise UnknownSend(
                     f"no send has the key or id {key_or_id!r}; look for it with: posthouse find {key_or_id}"
                 )
-            tried = connection.execute(
-                select(attempts).where(attempts.c.send_id == row.id).order_by(attempts.c.ended_at, attempts.c.id)
+            tried = select(attempts).where(attempts.c.send_id == row.id).order_by(attempts.c.ended_at, attempts.c.id)
+            acted = select(audit).where(audit.c.subject == row.dedupe_key).order_by(audit.c.id)
+            parts = select(sends).where(sends.c.split_from == row.id).order_by(sends.c.id)
+            joined = select(sends).where(sends.c.combined_into == row.id).order_by(sends.c.id)
+            carrier = select(sends).where(sends.c.id == row.combined_into)
+            return Story(
+                send=dict(row._mapping),
+                attempts=_all(connection, tried),
+                audit=_all(connection, acted),
+                body=connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id)),
+                splits=_all(connection, parts),
+                carrier=None if row.combined_into is None else next(iter(_all(connection, carrier)), None),
+                combined=_all(connection, joined),
             )
-            acted = connection.execute(select(audit).where(audit.c.subject == row.dedupe_key).order_by(audit.c.id))
-            body = connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id))
-            parts = connection.execute(select(sends).where(sends.c.split_from == row.id).order_by(sends.c.id))
-            joined = connection.execute(select(sends).where(sends.c.combined_into == row.id).order_by(sends.c.id))
-            carriers = connection.execute(select(sends).where(sends.c.id == row.combined_into))
-            stories = [[dict(found._mapping) for found in rows] for rows in (tried, acted, parts, joined, carriers)]
-            carrier = next(iter(stories[4]), None)
-            return Story(dict(row._mapping), stories[0], stories[1], body, stories[2], carrier, stories[3])
 
     def find(self, words: Sequence[str], status: Status | None, limit: int, *, held: bool = False) -> list[Json]:
         """The newest sends that match every word; `held`: only unknown ones that wait for a person.
@@ -211,6 +214,10 @@ class Ledger:
         query = select(func.count()).select_from(sends).where(*_in_state(status, type_, held))
         with self._database.read() as connection:
             return connection.scalar(query) or 0
+
+
+def _all(connection: Connection, query: Select[Any]) -> list[Json]:
+    return [dict(row._mapping) for row in connection.execute(query)]
 
 
 def _first_id_since(connection: Connection, since: float) -> int:
