@@ -28,6 +28,7 @@ def code_of(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
+(NOTIFICATION,) = re.findall(r"^```jinja\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 FIRST, *EXAMPLES = code_of(PAGE)
 NAMES = [re.findall(r'key="([^"]+)"', code)[0] for code in EXAMPLES]
 
@@ -38,6 +39,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "invoice.pdf").write_bytes(b"%PDF")
     (tmp_path / "invoice.subject.txt").write_text("Invoice {{ order }}", encoding="utf-8")
     (tmp_path / "invoice.txt").write_text("{{ total }}", encoding="utf-8")
+    (tmp_path / "notification.subject.txt").write_text("{{ count }} for you", encoding="utf-8")
+    (tmp_path / "notification.txt").write_text(NOTIFICATION, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

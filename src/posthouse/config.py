@@ -218,6 +218,13 @@ class TypeSettings(Settings):
         le=PENDING_MAX,
         description="Pending sends of this type at most; more are refused with `QueueFull`. Default: no limit.",
     )
+    combine: PositiveDuration | None = Field(
+        None,
+        description=(
+            "How long an email of this type waits for others to the same recipient, such as `10m`; they go out as one "
+            "then, which the template renders from `items` and `count`. Default: each goes out by itself, at once."
+        ),
+    )
 
 
 class OutboxSettings(Settings):

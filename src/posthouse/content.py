@@ -59,7 +59,8 @@ class StoredFile:
 class Content:
     """What is stored apart from the ledger and sent: addresses, words, headers. Plain values only.
 
-    `envelope_to` are those of the recipients who still get a copy, where the others have theirs.
+    `envelope_to` are those of the recipients who still get a copy, where the others have theirs. `items` are the
+    variables of every send that goes out in this one, where several do.
     """
 
     to: tuple[Address, ...]
@@ -77,6 +78,7 @@ class Content:
     raw: StoredFile | None = None
     template: str | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
+    items: tuple[Mapping[str, Any], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -123,6 +125,7 @@ class Content:
             "raw": _plain_file(self.raw) if self.raw else None,
             "template": self.template,
             "variables": self.variables,
+            "items": self.items,
             "headers": self.headers,
             "tags": self.tags,
             "metadata": self.metadata,
@@ -229,6 +232,7 @@ _READ: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "raw": _file,
     "template": _sound,
     "variables": _table,
+    "items": _each(_table),
     "headers": _each(_pair),
     "tags": _each(_sound),
     "metadata": _texts_by_name,

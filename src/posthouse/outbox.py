@@ -9,6 +9,7 @@ from functools import partial
 
 from posthouse.address import Address
 from posthouse.core.cap_policy import CapPolicy
+from posthouse.core.combining import refusal
 from posthouse.core.policy import TypePolicy
 from posthouse.email import CheckedEmail, Email
 from posthouse.errors import InvalidEmail
@@ -97,9 +98,11 @@ class Outbox:
             raise InvalidEmail("type", f"{checked.type!r} is not configured (there are: {', '.join(self._policies)})")
         if checked.content.sender is None and self._sender is None:
             raise InvalidEmail("sender", "is missing, and the configuration has no `sender` either")
+        if policy.combine_s is not None:
+            _refuse_what_cannot_be_combined(checked)
         self._refuse_options_for_nobody(checked.content.options)
         self._refuse_what_no_route_carries(checked, policy)
-        return NewSend(checked, self._new_key(), policy.max_age_s, policy.cooldown_s)
+        return NewSend(checked, self._new_key(), policy.max_age_s, policy.cooldown_s, policy.combine_s or 0.0)
 
     def _refuse_options_for_nobody(self, options: Iterable[str]) -> None:
         """Options go by the name of a route or of its provider; under any other they would be lost."""
@@ -119,6 +122,15 @@ class Outbox:
             reasons += [f"{name}: {reason}" for reason in refused]
         if reasons:
             raise InvalidEmail("email", f"no route of type {email.type!r} can carry it ({'; '.join(reasons)})")
+
+
+def _refuse_what_cannot_be_combined(email: CheckedEmail) -> None:
+    refused = refusal(email.content, len(email.stored))
+    if refused is None and email.expires is not None:
+        refused = "expires", "several that go out as one end as one: the type's max_age says when"
+    if refused is not None:
+        field, reason = refused
+        raise InvalidEmail(field, f"{reason} (emails of type {email.type!r} are combined)")
 
 
 def _enqueued(stored: Iterable[Stored]) -> list[Enqueued]:

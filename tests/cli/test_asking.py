@@ -116,6 +116,25 @@ def test_find_says_that_there_may_be_more(shell: Shell) -> None:
     assert "there may be more" not in shell.run("find", "--limit", "3").out
 
 
+def test_a_send_that_went_into_another_one_tells_which_and_what_became_of_it(shell: Shell, put: Put) -> None:
+    for key in ("first", "second"):
+        shell.send(key)
+    put("first", status="accepted", route="main")
+    put("second", status="combined", next_try_at=None, combined_into=shell.json("show", "first")["id"])
+
+    ran = shell.run("show", "second")
+    assert "second combined with first, accepted" in ran.flat
+    assert "Next: nothing of its own; what becomes of first becomes of it posthouse show first" in ran.flat
+    assert "with it go second" in shell.run("show", "first").flat
+    assert shell.json("show", "second")["combined_into"] == {"key": "first", "status": "accepted"}
+    assert shell.json("show", "first")["combined"] == ["second"]
+    assert [send["combined_into"] for send in shell.json("find")["sends"]] == ["first", None]
+    assert "second, in first: accepted" in shell.run("find", "--status", "combined").out
+    assert "The content went into first." in shell.run("show", "second", "--content").flat
+    refused = shell.run("cancel", "second")
+    assert (refused.code, "goes out in another send" in refused.out + refused.err) == (1, True)
+
+
 def test_show_finds_a_send_by_its_id_as_well(shell: Shell) -> None:
     shell.send("k")
 
@@ -140,6 +159,8 @@ def test_the_document_of_show_is_stable(shell: Shell) -> None:
             "after",
             "split_from",
             "splits",
+            "combined_into",
+            "combined",
         ),
         *("tags", "metadata", "created_at", "first_attempt_at", "next_try_at", "expires_at", "accepted_at"),
         *("unknown_since", "timeline", "interventions", "next"),

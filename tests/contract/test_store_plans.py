@@ -24,7 +24,7 @@ from posthouse.store.migrate import migrate
 from posthouse.store.schema import Instant, sends
 from posthouse.store.store import Store
 from tests.conftest import OwnPostgres
-from tests.contract.store_support import DAY_S, Bench, accepted, report
+from tests.contract.store_support import DAY_S, ROUTES, Bench, accepted, report
 
 FINISHED, OTHER_LANE, FUTURE, FEW = 50_000, 20_000, 20_000, 200
 SORTED_ROWS_MAX: Final = 1000
@@ -187,7 +187,7 @@ HOT: dict[str, tuple[Callable[[Bench], object], set[str]]] = {
     "leave": (lambda b: b.store.control.leave(b.another_worker()), {"email_sends_claimed"}),
     "held_unknown": (lambda b: b.store.ledger.held_unknown(), {"email_sends_unknown"}),
     "failed sends": (lambda b: b.store.ledger.ids(Status.FAILED, None, 100), {"email_sends_failed"}),
-    "a key": (lambda b: b.store.ledger.story("done-17"), {DEDUPE_KEY, "email_sends_split"}),
+    "a key": (lambda b: b.store.ledger.story("done-17"), {DEDUPE_KEY, "email_sends_split", "email_sends_combined"}),
     "who would be shed": (lambda b: b.store.backlog.newest(CAPS, Priority.BULK, 100), {"email_sends_due"}),
     "a campaign": (lambda b: b.store.ledger.find([], None, 20, campaign="spring"), {"email_sends_campaign"}),
     "oldest ended": (lambda b: b.store.retention._purge_sends(b.now - 9 * DAY_S), {"email_sends_ended"}),
@@ -227,6 +227,23 @@ def test_reaping_and_ending_touch_no_index_but_their_own_where_there_is_work(ben
     plans = [explain(bench.store.database, one) for one in caught]
     assert [fault for plan in plans for fault in plan.faults] == []
     assert set[str]().union(*(plan.indexes for plan in plans)) == {"email_sends_claimed", "email_sends_expiring"}
+
+
+def test_combining_looks_for_what_waits_by_its_recipients_and_changes_it_by_primary_key(bench: Bench) -> None:
+    _fill(bench, FEW, "notice-", lane="news", type="news", next_try_at=literal(bench.now + 900.0, Instant))
+    for key in ("first", "second"):
+        bench.enqueue(key, type="news", subject=None, text=None, template="news")
+    with catching(bench.store.database) as caught:
+        (one,) = bench.store.queue.claim("news", 50, bench.worker, bench.now + 700.0, ROUTES, 600.0)
+
+    assert one.key == "first"
+    plans = [explain(bench.store.database, caught_one) for caught_one in caught]
+    assert [fault for plan in plans for fault in plan.faults] == []
+    assert [plan.indexes for plan in plans if plan.indexes] == [
+        {"email_sends_due"},
+        {"email_sends_to_address"},
+        {"email_sends_combined"},
+    ]
 
 
 def test_settling_goes_by_primary_key_alone(bench: Bench) -> None:

@@ -90,6 +90,7 @@ LATE = {
     Status.EXPIRED: Status.ACCEPTED,
     Status.CANCELLED: Status.ACCEPTED,
     Status.SUPPRESSED: Status.ACCEPTED,
+    Status.COMBINED: Status.ACCEPTED,
 }
 """Where a send may stand when a worker that had lost it says that it was accepted, and where it stands then."""
 

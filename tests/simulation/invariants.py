@@ -13,8 +13,11 @@ from posthouse.core.lifecycle import Status
 from posthouse.core.policy import OnUnknown
 from posthouse.sandbox.ledger import Acceptance
 from posthouse.store.schema import attempts, sends
+from tests.simulation.notices import TYPE as NOTICE
 from tests.simulation.routes import confuses_recipients
 from tests.simulation.world import EPOCH, World
+
+_ENDED = {"accepted", "failed", "expired", "cancelled", "combined"}
 
 SLOWEST_FAULT_S = 10.0
 """So long after its call has given up something may be accepted at the latest."""
@@ -59,7 +62,7 @@ def nothing_committed_is_lost(world: World) -> None:
     assert world.quiet_at_s is not None, f"something never ended: {_open(found)}"
     for key, row in found.items():
         held = row.status == Status.UNKNOWN and row.next_try_at is None
-        assert held or row.status in {"accepted", "failed", "expired", "cancelled"}, f"{key} is {row.status}"
+        assert held or row.status in _ENDED, f"{key} is {row.status}"
 
 
 def what_is_called_accepted_was(world: World) -> None:
@@ -133,6 +136,27 @@ def nobody_is_left_out_silently(world: World) -> None:
         refusals = " ".join(f"{call['text']} {call['raw']}" for call in world.store.ledger.story(key).attempts)
         for recipient in json.loads(row.recipients):
             assert recipient in reached or recipient in refusals, f"{recipient} has no {key}, and nothing says why"
+
+
+def each_notice_goes_out_in_one_message(world: World) -> None:
+    """I1 and I2 for what is combined: its carrier exists, and the one message that has it is that one's."""
+    found = rows(world)
+    by_id = {row.id: row for row in found.values()}
+    messages: dict[str, set[str]] = defaultdict(set)  # by the notices they name
+    for api in world.apis.values():
+        for copy in api.ledger.acceptances:
+            for key in copy.subject.split():
+                messages[key].add(copy.subject)
+    for key, row in found.items():
+        if row.type != NOTICE:
+            continue
+        carrier = row if row.combined_into is None else by_id[row.combined_into]
+        assert carrier.combined_into is None, f"{key} went into {carrier.dedupe_key}, which went into another one"
+        assert len(messages[key]) <= 1, f"{key} went out in {messages[key]}"
+        if carrier.status == Status.ACCEPTED:
+            assert messages[key], f"{carrier.dedupe_key} was accepted without {key}"
+        elif carrier.status != Status.UNKNOWN and not world.suspended:
+            assert not messages[key], f"{key} went out, and {carrier.dedupe_key} is {carrier.status}"
 
 
 def no_server_gets_more_connections_than_allowed(world: World) -> None:
@@ -213,11 +237,10 @@ def nobody_ever_tries_twice(world: World) -> None:
 
 
 def _open(found: dict[str, Any]) -> list[str]:
-    ended = {"accepted", "failed", "expired", "cancelled"}
     return [
         f"{key}: {row.status}, next {row.next_try_at}, {row.last_error}"
         for key, row in found.items()
-        if row.status not in ended
+        if row.status not in _ENDED
     ]
 
 
@@ -229,6 +252,7 @@ ALL = (
     nothing_is_sent_too_late,
     nobody_gets_it_twice_silently,
     nobody_is_left_out_silently,
+    each_notice_goes_out_in_one_message,
     unknown_stays_with_its_route,
     no_server_gets_more_connections_than_allowed,
     who_leaves_closes_the_door,

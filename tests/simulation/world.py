@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from posthouse.address import Address
@@ -39,6 +38,7 @@ from tests.simulation.machines import (
     install_task_factory,
 )
 from tests.simulation.network import Network, Server, Weather
+from tests.simulation.notices import TEMPLATES, Notices
 from tests.simulation.routes import RouteNature, draw_api, draw_natures, draw_settings, recipient
 
 EPOCH = 1_800_000_000.0
@@ -91,6 +91,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._seed = seed
+        self._notices = Notices(seed)
         self._database = SimulatedDatabase()
         self._names = (f"worker-{number}" for number in itertools.count(1))
 
@@ -157,7 +158,7 @@ class Simulation:
             "database": "sqlite://",
             "sender": "Shop <shop@example.com>",
             "routes": {name: draw_settings(chance, nature) for name, nature in natures.items()},
-            "types": types,
+            "types": types | self._notices.types(names),
         }
 
     def _start_worker(self) -> None:
@@ -186,7 +187,7 @@ class Simulation:
             executor=SimulatedExecutor(process, self._database, chance),
             providers=providers,
             policies=self.world.policies,
-            renderer=Renderer(Path("nowhere"), self.world.config.sender),
+            renderer=Renderer(TEMPLATES, self.world.config.sender),
             settings=self.world.config.worker,
             retention=FOR_EVER,
             identity=Identity(process.name, 1, "0"),
@@ -229,9 +230,16 @@ class Simulation:
             clock=self._now,
             new_key=lambda: uuid.UUID(int=chance.getrandbits(128)).hex,
         )
+        notices = asyncio.create_task(self._tell(outbox))
         for number in range(chance.randint(10, 50)):
             await asyncio.sleep(chance.uniform(0, world.faults_until_s / 40))
             self._enqueue(outbox, self._draw_email(number), commit=chance.random() > 0.1)
+        await notices
+
+    async def _tell(self, outbox: Outbox) -> None:
+        for wait_s, email in self._notices.emails(self.world.faults_until_s):
+            await asyncio.sleep(wait_s)
+            self._enqueue(outbox, email, commit=True)
 
     def _draw_email(self, number: int) -> Email:
         chance = self._chance

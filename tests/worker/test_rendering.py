@@ -151,3 +151,22 @@ def test_content_that_cannot_be_read_says_why(body: str | None, reason: str) -> 
         Renderer(Path("nowhere"), None).content(body)
 
     assert reason in str(raised.value)
+
+
+DIGEST = {
+    "news.subject.txt": "{{ count }}",
+    "news.txt": "{% for item in items %}{{ item.n }} {% endfor %}{{ n }}",
+}
+
+
+def test_a_template_is_given_what_goes_out_together(render: Render) -> None:
+    together = render(DIGEST, template="news", variables={"n": 1}, items=({"n": 1}, {"n": 2}))
+    alone = render(DIGEST, template="news", variables={"n": 7})
+
+    assert [(one.subject, one.text) for one in (together, alone)] == [("2", "1 2 1"), ("1", "7 7")]
+
+
+def test_an_email_that_goes_out_alone_keeps_variables_of_these_names(render: Render) -> None:
+    message = render({"r.subject.txt": "{{ count }}", "r.txt": "{{ items }}"}, template="r", variables={"items": "x"})
+
+    assert (message.subject, message.text) == ("1", "x")

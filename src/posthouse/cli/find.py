@@ -51,6 +51,7 @@ def _send_document(send: Json) -> Json:
         "next_try_at": iso(send["next_try_at"]),
         "last_error": send["last_error"],
         "maybe_duplicate": send["maybe_duplicate"],
+        "combined_into": send["carrier_key"],
     }
 
 
@@ -69,5 +70,5 @@ def _row(send: Json, now: float) -> list[Line]:
         local_short(send["created_at"], now),
         send["type"],
         send["to_address"] + (f" +{others}" if others else ""),
-        send["dedupe_key"],
+        send["dedupe_key"] + (f", in {send['carrier_key']}: {send['carrier_status']}" if send["carrier_key"] else ""),
     ]

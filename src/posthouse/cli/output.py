@@ -30,6 +30,7 @@ STATUS_STYLES: Final = {
     Status.EXPIRED: "red",
     Status.SUPPRESSED: "dim",
     Status.CANCELLED: "dim",
+    Status.COMBINED: "dim",
 }
 
 # What providers and senders wrote must not steer the terminal: no escape sequences, no direction overrides.

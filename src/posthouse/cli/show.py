@@ -96,6 +96,8 @@ def _readable(story: Story, policy: TypePolicy | None) -> _Readable:
         return _Readable(why_not="is not shown, because its type is not configured here", secret=True)
     if policy.category is Category.SECURITY:
         return _Readable(why_not="of security mail is not shown", secret=True)
+    if story.carrier is not None:
+        return _Readable(why_not=f"went into {story.carrier['dedupe_key']}")
     if story.body is None:
         return _Readable(why_not="is no longer kept")
     try:
@@ -118,7 +120,7 @@ def _content_lines(readable: _Readable) -> Iterator[Line]:
         "Subject": content.subject,
         **dict(content.headers),
         "Template": content.template,
-        "Variables": _json(content.variables),
+        "Variables": _json(list(content.items) or content.variables),
         "Tags": ", ".join(content.tags),
         "Metadata": _json(content.metadata),
         "Message": "finished, " + size(content.raw.size) if content.raw else None,
@@ -158,6 +160,8 @@ def _document(story: Story, step: NextStep, *, raw: bool) -> Json:
             {"key": part["dedupe_key"], "status": part["status"], "recipients": json.loads(part["recipients"])}
             for part in story.splits
         ],
+        "combined_into": _carrier_document(story.carrier),
+        "combined": [member["dedupe_key"] for member in story.combined],
         "tags": json.loads(send["tags"] or "[]"),
         "metadata": json.loads(send["metadata"] or "{}"),
         **{name: iso(send[name]) for name in _TIMES},
@@ -167,6 +171,10 @@ def _document(story: Story, step: NextStep, *, raw: bool) -> Json:
         ],
         "next": {"text": step.text, "commands": list(step.commands)},
     }
+
+
+def _carrier_document(carrier: Json | None) -> Json | None:
+    return None if carrier is None else {"key": carrier["dedupe_key"], "status": carrier["status"]}
 
 
 def _attempt_document(row: Json, *, raw: bool) -> Json:

@@ -138,6 +138,8 @@ def standing(story: Story) -> str:
         return "unknown, held for a person"
     if status is Status.ACCEPTED and send["route"]:
         return f"accepted by {send['route']}"
+    if story.carrier is not None:
+        return f"combined with {story.carrier['dedupe_key']}, {story.carrier['status']}"
     return status.value
 
 
@@ -234,6 +236,8 @@ def _next_of_sending(story: Story, around: Surroundings) -> NextStep:
 
 def _next_of_ended(story: Story, status: Status) -> NextStep:
     key = story.send["dedupe_key"]
+    if status is Status.COMBINED:
+        return _next_of_combined(story)
     if status is Status.ACCEPTED:
         return NextStep("nothing; the provider has it")
     if status is Status.SUPPRESSED:
@@ -241,6 +245,13 @@ def _next_of_ended(story: Story, status: Status) -> NextStep:
     if story.body is None:
         return NextStep("nothing; its content is no longer kept, so it can't be sent again")
     return NextStep("nothing by itself; it can be given another life", (command("retry", key),))
+
+
+def _next_of_combined(story: Story) -> NextStep:
+    if story.carrier is None:
+        return NextStep("nothing; the email that it went out in is no longer kept")
+    carrier = story.carrier["dedupe_key"]
+    return NextStep(f"nothing of its own; what becomes of {carrier} becomes of it", (command("show", carrier),))
 
 
 def command(name: str, key: str, *options: str) -> str:

@@ -17,6 +17,8 @@ from posthouse.core.outcome import Outcome
 from posthouse.store.ledger import Story
 
 INDENT: Final = "  "
+NAMED_MAX: Final = 20
+"""So many of the sends that go out in one are named."""
 _BENEATH: Final = INDENT + " " * len("14:02:11.5  ")
 _AFTER_LABEL: Final = " " * len("Next:  ")
 
@@ -46,6 +48,10 @@ def heading_lines(story: Story, subject: str | None, now: float, width: int) -> 
     for part in story.splits:
         whom = ", ".join(json.loads(part["recipients"]))
         yield from wrapped(f"not to {whom}: see {part['dedupe_key']}, {part['status']}", width, INDENT)
+    if story.combined:
+        keys = [member["dedupe_key"] for member in story.combined]
+        more = f" and {len(keys) - NAMED_MAX:,} more (--json)" if len(keys) > NAMED_MAX else ""
+        yield from wrapped(f"with it go {', '.join(keys[:NAMED_MAX])}{more}", width, INDENT)
     if send["maybe_duplicate"]:
         yield Text(f"{INDENT}Marked maybe_duplicate: a second copy may have gone out.", "yellow")
 

@@ -13,6 +13,7 @@ from posthouse.core.sends import Change, SendState
 from posthouse.errors import NotPossible
 
 UNDER_WAY: Final = "a call for it may be under way right now; look again in a moment"
+COMBINED: Final = "it goes out in another send; posthouse show says in which"
 UNRESOLVED: Final = "nobody knows whether it was accepted; say so with: posthouse resolve"
 
 
@@ -44,6 +45,8 @@ def cancel(send: SendState) -> Intervention:
         raise NotPossible(f"it can't be cancelled: {UNDER_WAY}")
     if send.status is Status.UNKNOWN:
         raise NotPossible(f"it can't be cancelled: {UNRESOLVED}")
+    if send.status is Status.COMBINED:
+        raise NotPossible(f"it can't be cancelled: {COMBINED}")
     raise NotPossible(f"it can't be cancelled: it has ended already ({send.status})")
 
 
@@ -59,6 +62,7 @@ def retry(send: SendState, now: float) -> Intervention:
         Status.UNKNOWN: UNRESOLVED,
         Status.WAITING: "it waits for another email to be accepted",
         Status.SUPPRESSED: "its recipient must not get it",
+        Status.COMBINED: COMBINED,
     }
     raise NotPossible(f"it can't be tried again: {reasons[send.status]}")
 

@@ -27,6 +27,7 @@ class Status(StrEnum):
     EXPIRED = "expired"  # its time was over before it was accepted
     SUPPRESSED = "suppressed"  # the recipient must not get mail of this category
     CANCELLED = "cancelled"  # withdrawn, or shed, before a call began
+    COMBINED = "combined"  # it goes out in another send to its recipient, whose fate is its own
 
 
 class Happening(StrEnum):
@@ -50,6 +51,7 @@ class Happening(StrEnum):
     SUPPRESSED = "suppressed"  # a suppression took effect
     CANCELLED = "cancelled"  # the application or a person withdrew it
     SHED = "shed"  # the outbox was full, and more urgent mail needed its place
+    COMBINED = "combined"  # it went into another send, before any call for it
     HURRIED = "hurried"  # a person asked for its next try now
     REVIVED = "revived"  # a person, or the discovery that the route was at fault, gave it another life
 
@@ -69,6 +71,7 @@ TRANSITIONS: Final[dict[tuple[Status, Happening], Status]] = {
     (S.PENDING, H.SUPPRESSED): S.SUPPRESSED,
     (S.PENDING, H.CANCELLED): S.CANCELLED,
     (S.PENDING, H.SHED): S.CANCELLED,
+    (S.PENDING, H.COMBINED): S.COMBINED,
     (S.PENDING, H.HURRIED): S.PENDING,
     (S.SENDING, H.RELEASED): S.PENDING,
     (S.SENDING, H.ACCEPTED): S.ACCEPTED,
@@ -98,10 +101,11 @@ TRANSITIONS: Final[dict[tuple[Status, Happening], Status]] = {
     (S.SUPPRESSED, H.ACCEPTED_LATE): S.ACCEPTED,
     (S.CANCELLED, H.ACCEPTED_LATE): S.ACCEPTED,
     (S.CANCELLED, H.REVIVED): S.PENDING,
+    (S.COMBINED, H.ACCEPTED_LATE): S.ACCEPTED,
 }
 """The one table of transitions."""
 
-TERMINAL: Final = frozenset({S.ACCEPTED, S.FAILED, S.EXPIRED, S.SUPPRESSED, S.CANCELLED})
+TERMINAL: Final = frozenset({S.ACCEPTED, S.FAILED, S.EXPIRED, S.SUPPRESSED, S.CANCELLED, S.COMBINED})
 OPEN: Final = frozenset(Status) - TERMINAL
 
 

@@ -63,6 +63,7 @@ class TypePolicy:
     failover: Failover = Failover.AUTOMATIC
     cooldown_s: float = 0.0  # between two emails of one family
     standby_share: int = 0  # so many of 10,000 sends try the standby first, so that it is known to work
+    combine_s: float | None = None  # how long sends to one recipient are gathered to go out as one; None: not at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +104,5 @@ def _policy(name: str, settings: TypeSettings, all_routes: tuple[str, ...]) -> T
         failover=Failover(settings.failover),
         cooldown_s=settings.cooldown or 0.0,
         standby_share=round(settings.standby_share * SHARES),
+        combine_s=settings.combine,
     )

@@ -48,6 +48,7 @@ class NewSend:
     idempotency_key: str
     max_age_s: float
     cooldown_s: float = 0.0  # of its type
+    gather_s: float = 0.0  # how long after its time it is due, so that others can join it
 
     @property
     def cools_down(self) -> bool:
@@ -90,6 +91,7 @@ _NEW: Final = Batch(
         "metadata": Kind.TEXT,
         "after_key": Kind.TEXT,
         "send_at": Kind.INSTANT,
+        "gather_s": Kind.NUMBER,
         "expires": Kind.INSTANT,
         "max_age_s": Kind.NUMBER,
         "now": Kind.INSTANT,
@@ -99,21 +101,21 @@ _NEW: Final = Batch(
 _AS_GIVEN: Final = tuple(_NEW.columns)[:13]
 
 
-_NAMES: Final = ("send_at", "expires", "max_age_s", "now")
+_NAMES: Final = ("send_at", "gather_s", "expires", "max_age_s", "now")
 
 
-def _times(dialect: str, send_at: str, expires: str, max_age_s: str, now: str) -> str:
-    """next_try_at, expires_at, created_at and updated_at, from four columns or placeholders.
+def _times(dialect: str, send_at: str, gather_s: str, expires: str, max_age_s: str, now: str) -> str:
+    """next_try_at, expires_at, created_at and updated_at, from five columns or placeholders.
 
     With the database's own clock, a server whose clock is wrong delays nothing and expires nothing.
     """
     if dialect == MYSQL:
-        due = f"coalesce(CAST({send_at} AS DATETIME(6)), UTC_TIMESTAMP(6))"
+        due = f"coalesce(CAST({send_at} AS DATETIME(6)), UTC_TIMESTAMP(6)) + INTERVAL {gather_s} MICROSECOND"
         ends = f"coalesce(CAST({expires} AS DATETIME(6)), {due} + INTERVAL {max_age_s} MICROSECOND)"
         return f"{due}, {ends}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)"
     if dialect != POSTGRESQL:
-        return f"coalesce({send_at}, {now}), {expires}, {now}, {now}"
-    due = f"coalesce({send_at}::timestamptz, clock_timestamp())"
+        return f"{send_at}, {expires}, {now}, {now}"  # both were reckoned from this process's clock
+    due = f"coalesce({send_at}::timestamptz, clock_timestamp()) + {gather_s} * interval '1 second'"
     ends = f"coalesce({expires}::timestamptz, {due} + {max_age_s} * interval '1 second')"
     return f"{due}, {ends}, clock_timestamp(), clock_timestamp()"
 
@@ -129,7 +131,7 @@ class _Sql:
         many = f"INSERT INTO email_sends ({columns}) SELECT {given}, {_times(dialect, *_NAMES)} "
         many += f"FROM {{}} WHERE true {once}"
         marks = ", ".join([mark] * len(_AS_GIVEN))
-        one = f"INSERT INTO email_sends ({columns}) VALUES ({marks}, {_times(dialect, *[mark] * 4)}) {once}"
+        one = f"INSERT INTO email_sends ({columns}) VALUES ({marks}, {_times(dialect, *[mark] * 5)}) {once}"
         content = "INSERT INTO email_contents (send_id, body) SELECT made.id, new.body"
         if dialect == POSTGRESQL:  # each is one trip to the server
             self.insert_one = (
@@ -264,12 +266,12 @@ def _write(dialect: str, new: Sequence[NewSend], now: float) -> Script[dict[str,
 
 
 def _write_one(dialect: str, sql: _Sql, row: Sequence[Any], own_clock: bool) -> Script[dict[str, int]]:
-    *given, send_at, expires, max_age_s, now, body = row
+    *given, send_at, gather_s, expires, max_age_s, now, body = row
     if own_clock:
         send_at, expires = (_moment(dialect, send_at), _moment(dialect, expires))
-        parameters = [*given, send_at, expires, send_at, max_age_s, body]
+        parameters = [*given, send_at, gather_s, expires, send_at, gather_s, max_age_s, body]
         return {key: id_ for id_, key in (yield sql.insert_one, parameters)}
-    times = [None if at is None else str_time(at) for at in (send_at, now, expires, now, now)]
+    times = [str_time(at) for at in (send_at, expires, now, now)]
     created = {key: id_ for id_, key in (yield sql.insert_one, [*given, *times])}
     for id_ in created.values():
         yield sql.content_of_one, (id_, body)
@@ -301,9 +303,9 @@ def _write_on_mysql(dialect: str, new: Sequence[NewSend]) -> Script[dict[str, _F
     """
     parameters: list[Any] = []
     for item in new:
-        *given, send_at, expires, max_age_s, _now, _body = _new_row(item, 0.0, own_clock=True)
-        send_at, expires = (_moment(dialect, send_at), _moment(dialect, expires))
-        parameters += [*map(_ascii, given), send_at, expires, send_at, round(max_age_s * 1_000_000)]
+        *given, send_at, gather_s, expires, max_age_s, _now, _body = _new_row(item, 0.0, own_clock=True)
+        due = [_moment(dialect, send_at), round(gather_s * 1_000_000)]
+        parameters += [*map(_ascii, given), *due, _moment(dialect, expires), *due, round(max_age_s * 1_000_000)]
     yield (_MYSQL_INSERT + ", ".join([_MYSQL_ROW] * len(new)) + _MYSQL_ONCE), parameters
     ours = {item.idempotency_key for item in new}
     found = yield from _find_on_mysql([item.email.key for item in new], ours)
@@ -330,7 +332,7 @@ _MYSQL_INSERT: Final = (
     f"INSERT INTO email_sends ({', '.join(_AS_GIVEN)}, next_try_at, expires_at, created_at, updated_at) VALUES "
 )
 # Rows as VALUES: an INSERT … SELECT that waits for somebody's key would keep the lock on new ids from everybody else.
-_MYSQL_ROW: Final = f"({', '.join([MYSQL_TEXT] * len(_AS_GIVEN))}, {_times(MYSQL, *['%s'] * 4)})"
+_MYSQL_ROW: Final = f"({', '.join([MYSQL_TEXT] * len(_AS_GIVEN))}, {_times(MYSQL, *['%s'] * 5)})"
 _MYSQL_ONCE: Final = " ON DUPLICATE KEY UPDATE id = email_sends.id"
 # Not locking: with repeatable reads it would lock the gaps beside the keys too, and hold up everybody's new keys.
 _MYSQL_FIND: Final = (
@@ -353,9 +355,10 @@ def _group(address: str) -> str:
 def _new_row(new: NewSend, now: float, own_clock: bool) -> tuple[Any, ...]:
     email, content = new.email, new.email.content
     recipients = content.recipients
-    expires = email.expires
-    if expires is None and not own_clock:
-        expires = (now if email.send_at is None else email.send_at) + new.max_age_s
+    due, expires = email.send_at, email.expires
+    if not own_clock:
+        due = (now if due is None else due) + new.gather_s
+        expires = due + new.max_age_s if expires is None else expires
     return (
         email.key,
         email.fingerprint,
@@ -370,7 +373,8 @@ def _new_row(new: NewSend, now: float, own_clock: bool) -> tuple[Any, ...]:
         json.dumps(content.tags, ensure_ascii=False) if content.tags else None,
         json.dumps(content.metadata, ensure_ascii=False) if content.metadata else None,
         email.after,
-        email.send_at,
+        due,
+        new.gather_s,
         expires,
         new.max_age_s,
         now,

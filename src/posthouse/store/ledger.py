@@ -40,6 +40,8 @@ class Story:
     audit: list[Json]
     body: str | None
     splits: list[Json] = field(default_factory=list)  # the sends that were split off this one
+    carrier: Json | None = None  # the send that this one goes out in
+    combined: list[Json] = field(default_factory=list)  # the sends that go out in this one
 
     @property
     def state(self) -> SendState:
@@ -100,14 +102,20 @@ class Ledger:
                 raise UnknownSend(
                     f"no send has the key or id {key_or_id!r}; look for it with: posthouse find {key_or_id}"
                 )
-            tried = connection.execute(
-                select(attempts).where(attempts.c.send_id == row.id).order_by(attempts.c.ended_at, attempts.c.id)
+            tried = select(attempts).where(attempts.c.send_id == row.id).order_by(attempts.c.ended_at, attempts.c.id)
+            acted = select(audit).where(audit.c.subject == row.dedupe_key).order_by(audit.c.id)
+            parts = select(sends).where(sends.c.split_from == row.id).order_by(sends.c.id)
+            joined = select(sends).where(sends.c.combined_into == row.id).order_by(sends.c.id)
+            carrier = select(sends).where(sends.c.id == row.combined_into)
+            return Story(
+                send=dict(row._mapping),
+                attempts=_all(connection, tried),
+                audit=_all(connection, acted),
+                body=connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id)),
+                splits=_all(connection, parts),
+                carrier=None if row.combined_into is None else next(iter(_all(connection, carrier)), None),
+                combined=_all(connection, joined),
             )
-            acted = connection.execute(select(audit).where(audit.c.subject == row.dedupe_key).order_by(audit.c.id))
-            body = connection.scalar(select(contents.c.body).where(contents.c.send_id == row.id))
-            parts = connection.execute(select(sends).where(sends.c.split_from == row.id).order_by(sends.c.id))
-            stories = [[dict(found._mapping) for found in rows] for rows in (tried, acted, parts)]
-            return Story(dict(row._mapping), stories[0], stories[1], body, stories[2])
 
     def find(
         self,
@@ -233,6 +241,10 @@ class Ledger:
             return connection.scalar(query) or 0
 
 
+def _all(connection: Connection, query: Select[Any]) -> list[Json]:
+    return [dict(row._mapping) for row in connection.execute(query)]
+
+
 def _first_id_since(connection: Connection, since: float) -> int:
     """The id from which on sends were created after `since`: ids grow with time, and no index has the time itself."""
     low, high = 0, (connection.scalar(select(func.max(sends.c.id))) or 0) + 1
@@ -265,7 +277,14 @@ def _in_state(status: Status, type_: str | None, held: bool) -> list[ColumnEleme
 
 
 def _find_query(conditions: Sequence[ColumnElement[bool]], limit: int) -> Select[Any]:
-    return select(sends).where(*conditions).order_by(sends.c.id.desc()).limit(limit)
+    carrier = sends.alias("carrier")
+    return (
+        select(sends, carrier.c.dedupe_key.label("carrier_key"), carrier.c.status.label("carrier_status"))
+        .outerjoin_from(sends, carrier, carrier.c.id == sends.c.combined_into)
+        .where(*conditions)
+        .order_by(sends.c.id.desc())
+        .limit(limit)
+    )
 
 
 def _exactly(word: str) -> ColumnElement[bool]:

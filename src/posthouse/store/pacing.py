@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -57,23 +57,29 @@ class Pacing:
 
     @contextmanager
     def _locked(self, limits: Sequence[Limit]) -> Iterator[tuple[Connection, dict[str, LimitState]]]:
-        names = sorted({limit.name for limit in limits})
-        query = select(table).where(table.c.name.in_(names)).order_by(table.c.name)
-        if not self._database.is_sqlite:
-            query = query.with_for_update()
         with self._database.write() as connection:
-            rows = connection.execute(query).all()
-            if len(rows) < len(names):
-                connection.execute(self._insert_missing(names))
-                rows = connection.execute(query).all()
-            yield connection, {row.name: _state(row) for row in rows}
+            yield connection, locked_limits(connection, self._database, {limit.name for limit in limits})
 
-    def _insert_missing(self, names: Sequence[str]) -> Any:
-        rows = [{"name": name, "tat": 0.0, "parts": "[]", "warned_at": 0.0} for name in names]
-        if self._database.dialect == MYSQL:
-            return mysql.insert(table).values(rows).on_duplicate_key_update(name=table.c.name)
-        dialect_insert: Any = postgresql.insert if self._database.dialect == POSTGRESQL else sqlite.insert
-        return dialect_insert(table).values(rows).on_conflict_do_nothing(index_elements=["name"])
+
+def locked_limits(connection: Connection, database: Database, names: Collection[str]) -> dict[str, LimitState]:
+    """The limits of these names, their rows locked for this transaction, and written first where there are none."""
+    ordered = sorted(names)
+    query = select(table).where(table.c.name.in_(ordered)).order_by(table.c.name)
+    if not database.is_sqlite:
+        query = query.with_for_update()
+    rows = connection.execute(query).all()
+    if len(rows) < len(ordered):
+        connection.execute(_insert_missing(database.dialect, ordered))
+        rows = connection.execute(query).all()
+    return {row.name: _state(row) for row in rows}
+
+
+def _insert_missing(dialect: str, names: Sequence[str]) -> Any:
+    rows = [{"name": name, "tat": 0.0, "parts": "[]", "warned_at": 0.0} for name in names]
+    if dialect == MYSQL:
+        return mysql.insert(table).values(rows).on_duplicate_key_update(name=table.c.name)
+    dialect_insert: Any = postgresql.insert if dialect == POSTGRESQL else sqlite.insert
+    return dialect_insert(table).values(rows).on_conflict_do_nothing(index_elements=["name"])
 
 
 def _state(row: Any) -> LimitState:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Select, func, literal, select, update
 from posthouse.core.lifecycle import Status
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import Attempt, Change, SendState
+from posthouse.store.combining import take_combined
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
 from posthouse.store.rows import STATE_COLUMNS, Step, apply, changed, lock, record, state_of
 from posthouse.store.schema import Instant, sends, status_is
@@ -57,12 +58,24 @@ class Queue:
             query = _DUE_LANES_GROUPED if self._database.dialect == MYSQL else _DUE_LANES
             return [DueTime(lane, at) for lane, at in connection.execute(query)]
 
-    def claim(self, lane: str, count: int, worker: int, now: float, routes: RoutePlan) -> list[ClaimedSend]:
+    def claim(
+        self,
+        lane: str,
+        count: int,
+        worker: int,
+        now: float,
+        routes: RoutePlan,
+        combine_s: float | None = None,
+    ) -> list[ClaimedSend]:
         """Takes up to `count` due sends of one lane for `worker`, oldest first: `sending`, under a new fence.
 
-        Each gets the route of its next call, so that a crash leaves a row that says who may have accepted it.
+        Each gets the route of its next call, so that a crash leaves a row that says who may have accepted it. With
+        `combine_s`, those to one recipient go out as one, with what was to go out within that time.
         """
         parameters = {"lane": lane, "count": count, "worker": worker, "now": now, **routes_parameters(routes)}
+        if combine_s is not None:
+            with self._database.write() as connection:
+                return take_combined(connection, self._database, parameters, combine_s)
         with self._taking() as connection:
             return take(connection, CLAIM, True, parameters)
 

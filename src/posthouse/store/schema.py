@@ -131,6 +131,7 @@ sends = Table(
     Column("unknown_fence", Integer),  # that call's fence
     Column("after_key", String(KEY_CHARS_MAX)),
     Column("split_from", BigId),  # the send whose other recipients have got the message
+    Column("combined_into", BigId),  # the send that it goes out in, where it is combined
     Column("campaign", String(63)),
     Column("service", String(63)),
     Column("tags", LongText),  # a JSON list
@@ -152,6 +153,7 @@ sends = Table(
     Index("email_sends_message_id", "message_id"),
     Index("email_sends_split", "split_from", **_present("split_from")),
     Index("email_sends_campaign", "campaign", "id", **_present("campaign")),
+    Index("email_sends_combined", "combined_into", **_present("combined_into")),
     sqlite_autoincrement=True,  # an id is never used twice
     **MYSQL_TABLE,
 )

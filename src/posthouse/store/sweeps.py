@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, literal, or_, select, true
+from sqlalchemy import ColumnElement, Row, func, literal, or_, select, true
 
 from posthouse.core.lifecycle import TERMINAL, Happening, Status
 from posthouse.core.outcome import Outcome, Verdict
@@ -102,16 +102,18 @@ class Sweeps:
 
     def sweep_dependencies(self, now: float) -> int:
         """Moves on the sends whose `after` was accepted, and cancels those whose `after` ended without it."""
-        first = sends.alias("first")
+        first, carrier = sends.alias("first"), sends.alias("carrier")
+        first_status = func.coalesce(carrier.c.status, first.c.status)  # a combined one stands as what carries it does
         ended = [status.value for status in TERMINAL]
         moved = 0
         while True:
             with self._database.write() as connection:
                 query = (
-                    select(*STATE_COLUMNS, sends.c.next_try_at, sends.c.after_key, first.c.status.label("first_status"))
+                    select(*STATE_COLUMNS, sends.c.next_try_at, sends.c.after_key, first_status.label("first_status"))
                     .join_from(sends, first, first.c.dedupe_key == sends.c.after_key)
+                    .outerjoin(carrier, carrier.c.id == first.c.combined_into)
                     .where(
-                        sends.c.status == literal(Status.WAITING.value, literal_execute=True), first.c.status.in_(ended)
+                        sends.c.status == literal(Status.WAITING.value, literal_execute=True), first_status.in_(ended)
                     )
                     .order_by(
                         sends.c.after_key, sends.c.id

@@ -81,27 +81,44 @@ def take(connection: Connection, taking: Taking, lane: bool, parameters: dict[st
     On PostgreSQL it is one statement, which may be its own transaction; elsewhere it is two or three.
     """
     dialect = connection.dialect.name
+    if dialect == MYSQL:
+        return take_picked(connection, taking, pick(connection, taking, lane, parameters), parameters)
     if dialect == POSTGRESQL:
         rows: Sequence[Any] = connection.execute(_at_once(taking, lane), parameters).all()
-    elif dialect == MYSQL:
-        rows = _take_locked(connection, taking, lane, parameters)
     else:
         taken = connection.execute(_sqlite_take(taking, lane), parameters).scalars().all()
-        rows = connection.execute(_sqlite_read(), {"ids": json.dumps(taken)}).all()
+        rows = _rows(connection, taken)
+    return _oldest_first(rows)
+
+
+def pick(connection: Connection, taking: Taking, lane: bool, parameters: dict[str, Any]) -> Sequence[int]:
+    """The ids of the sends that `take` would take, which are locked and otherwise as they were."""
+    return connection.execute(_pick(taking, lane, connection.dialect.name), parameters).scalars().all()
+
+
+def take_picked(
+    connection: Connection, taking: Taking, ids: Sequence[int], parameters: dict[str, Any]
+) -> list[ClaimedSend]:
+    """Takes sends that are picked; oldest first."""
+    if not ids:
+        return []
+    given = _given(ids, connection.dialect.name)
+    connection.execute(_take_these(taking, connection.dialect.name), {**parameters, "ids": given})
+    return _oldest_first(_rows(connection, ids))
+
+
+def _rows(connection: Connection, ids: Sequence[int]) -> Sequence[Any]:
+    dialect = connection.dialect.name
+    return connection.execute(_read(dialect), {"ids": _given(ids, dialect)}).all()
+
+
+def _oldest_first(rows: Sequence[Any]) -> list[ClaimedSend]:
     return sorted((_claimed(row) for row in rows), key=lambda send: (send.due_at, send.state.id))
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedSend:
     key, idempotency_key, due_at, lane, date, body = row[len(STATE_COLUMNS) :]
     return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, lane, date)
-
-
-def _take_locked(connection: Connection, taking: Taking, lane: bool, parameters: dict[str, Any]) -> Sequence[Any]:
-    taken = connection.execute(_mysql_lock(taking, lane), parameters).scalars().all()
-    if not taken:
-        return ()
-    connection.execute(_mysql_take(taking), {**parameters, "ids": taken})
-    return connection.execute(_mysql_read(), {"ids": taken}).all()
 
 
 def _due(taking: Taking, lane: bool, hint: str = "") -> str:
@@ -151,34 +168,48 @@ def _sqlite_take(taking: Taking, lane: bool) -> TextualSelect:
 
 
 @cache
-def _sqlite_read() -> TextualSelect:
-    return _typed(
-        f"SELECT {_NAMES}, email_contents.body FROM email_sends "
-        "LEFT JOIN email_contents ON email_contents.send_id = email_sends.id "
-        "WHERE email_sends.id IN (SELECT value FROM json_each(:ids))"
-    )
-
-
-@cache
-def _mysql_lock(taking: Taking, lane: bool) -> TextualSelect:
+def _pick(taking: Taking, lane: bool, dialect: str) -> TextualSelect:
     # InnoDB locks every index entry that it looks at: only the index in whose order the rows are wanted may be used.
-    statement = f"{_due(taking, lane, f'FORCE INDEX ({taking.index}) ')} FOR UPDATE SKIP LOCKED"
+    statement = _due(taking, lane, f"FORCE INDEX ({taking.index}) " if dialect == MYSQL else "") + _LOCKING[dialect]
     return text(statement).bindparams(*_instants(statement)).columns(sends.c.id)
 
 
-@cache
-def _mysql_take(taking: Taking) -> TextClause:
-    statement = f"{_update(taking, MYSQL)} WHERE id IN :ids"
-    return text(statement).bindparams(bindparam("ids", expanding=True), *_instants(statement))
+_LOCKING: Final = {
+    SQLITE: "",
+    POSTGRESQL: " FOR NO KEY UPDATE SKIP LOCKED",
+    MYSQL: " FOR UPDATE SKIP LOCKED",
+}
+
+
+def _given(ids: Sequence[int], dialect: str) -> Any:
+    return json.dumps(list(ids)) if dialect == SQLITE else list(ids)
+
+
+_THESE: Final = {
+    SQLITE: "IN (SELECT value FROM json_each(:ids))",
+    POSTGRESQL: "= ANY(:ids)",
+    MYSQL: "IN :ids",
+}
+
+
+def _of_ids(statement: str, dialect: str) -> TextClause:
+    expanded: list[Any] = [bindparam("ids", expanding=True)] if dialect == MYSQL else []
+    return text(statement).bindparams(*expanded, *_instants(statement))
 
 
 @cache
-def _mysql_read() -> TextualSelect:
+def _take_these(taking: Taking, dialect: str) -> TextClause:
+    return _of_ids(f"{_update(taking, dialect)} WHERE id {_THESE[dialect]}", dialect)
+
+
+@cache
+def _read(dialect: str) -> TextualSelect:
+    by_id = "FORCE INDEX (PRIMARY) " if dialect == MYSQL else ""
     statement = (
-        f"SELECT {_NAMES}, email_contents.body FROM email_sends FORCE INDEX (PRIMARY) "
-        "LEFT JOIN email_contents ON email_contents.send_id = email_sends.id WHERE email_sends.id IN :ids"
+        f"SELECT {_NAMES}, email_contents.body FROM email_sends {by_id}"
+        f"LEFT JOIN email_contents ON email_contents.send_id = email_sends.id WHERE email_sends.id {_THESE[dialect]}"
     )
-    return text(statement).bindparams(bindparam("ids", expanding=True)).columns(*_COLUMNS, contents.c.body)
+    return _of_ids(statement, dialect).columns(*_COLUMNS, contents.c.body)
 
 
 def _typed(statement: str) -> TextualSelect:

@@ -25,9 +25,11 @@ class Claims:
         """Every lane with pending sends. Raises DatabaseUnavailable."""
         return await self._access.run(self._queue.due_lanes)
 
-    async def claim(self, lane: str, count: int, routes: RoutePlan) -> list[ClaimedSend]:
+    async def claim(
+        self, lane: str, count: int, routes: RoutePlan, combine_s: float | None = None
+    ) -> list[ClaimedSend]:
         """Takes up to `count` due sends of one lane. Raises DatabaseUnavailable; some may be ours all the same then."""
-        claimed = await self._access.run(self._queue.claim, lane, count, self._worker, self._now(), routes)
+        claimed = await self._access.run(self._queue.claim, lane, count, self._worker, self._now(), routes, combine_s)
         for send in claimed:
             self._fences[send.state.id] = send.state.fence
         return claimed

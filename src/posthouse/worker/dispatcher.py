@@ -204,7 +204,7 @@ class Dispatcher:
 
     async def _claimed(self, lane: str, count: int, plan: RoutePlan) -> Sequence[ClaimedSend]:
         try:
-            return await self._claims.claim(lane, count, plan)
+            return await self._claims.claim(lane, count, plan, self._policies[type_of(lane)].combine_s)
         except PosthouseError:
             raise
         except Exception:

@@ -44,7 +44,7 @@ class Renderer:
             raise CannotRender("it names no sender, and the configuration has none either")
         subject, text, html = content.subject, content.text, content.html
         if content.template is not None:
-            subject, text, html = self._render(content.template, content.variables, content.subject)
+            subject, text, html = self._render(content.template, _variables(content), content.subject)
         return OutgoingMessage(
             send_id=send_id,
             idempotency_key=idempotency_key,
@@ -107,6 +107,14 @@ class Renderer:
             return template.render(variables)
         except Exception as error:  # whatever a template's expressions may raise
             raise CannotRender(f"template {file}: {type(error).__name__}: {error}") from error
+
+
+def _variables(content: Content) -> Mapping[str, Any]:
+    """What the template is given: beside the variables, what goes out together as `items`, and its `count`."""
+    items = content.items or (content.variables,)
+    together = {"items": items, "count": len(items)}
+    # One that goes out alone may be of a type that gathers nothing and has such variables of its own.
+    return {**content.variables, **together} if content.items else {**together, **content.variables}
 
 
 def _one_line(name: str, rendered: str) -> str:

@@ -42,6 +42,13 @@ def create_index(name: str, table: str, columns: list[str], *, only: str | None 
     op.create_index(name, table, columns, postgresql_where=where, sqlite_where=where)
 
 
+def widen_index(name: str, table: str, columns: list[str], *, only: str) -> None:
+    """Makes an index anew for the rows of more statuses; one of all rows stays as it is."""
+    if not _on_mysql():
+        op.drop_index(name, table)
+        create_index(name, table, columns, only=only)
+
+
 def _on_mysql() -> bool:
     return op.get_bind().dialect.name == "mysql"
 

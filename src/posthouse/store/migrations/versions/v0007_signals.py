@@ -6,7 +6,7 @@ from sqlalchemy.dialects import mysql
 from posthouse.store.migrations.steps import add_column
 
 revision = "0007"
-down_revision = "0005"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
