@@ -87,6 +87,30 @@ def test_where_recipients_count_an_email_with_three_takes_three() -> None:
     play(scene)
 
 
+def test_a_burst_goes_at_once_however_slow_the_rate_is() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure({"main": {"rate": "30/min", "burst": 5}})
+        stage.enqueue(*emails(10))
+        stage.worker()
+        await stage.until_status(within_s=60, accepted=10)
+        assert most_within(stage.calls_at(), 1.0) == 5
+        assert {row["fence"] for row in stage.rows()} == {1}
+
+    play(scene)
+
+
+def test_an_unknown_outcome_is_decided_on_in_its_time_though_a_days_quota_is_used_up() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main", "drop-accepted:first=1,per=all")
+        stage.configure({"main": {"quota": "1/day"}}, types={"default": {"unknown_wait": "1m", "max_age": "5m"}})
+        stage.enqueue(email(1))
+        stage.worker()
+        await stage.until(lambda: stage.store.ledger.held_unknown() == 1, within_s=400)
+
+    play(scene)
+
+
 def test_a_service_at_its_limit_slows_no_other() -> None:
     async def scene(stage: Stage) -> None:
         stage.sandbox("main")
