@@ -100,6 +100,23 @@ def test_a_burst_goes_at_once_however_slow_the_rate_is() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_bulk_has_its_turn_where_a_rate_has_leave_for_one_at_a_time(workers: int) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure(
+            {"main": {"rate": "5/second"}}, types={"code": {"priority": "urgent"}, "news": {"priority": "bulk"}}
+        )
+        stage.enqueue(*(email(f"news-{n}", type="news") for n in range(20)))
+        stage.enqueue(*(email(f"code-{n}", type="code") for n in range(50)))
+        for _ in range(workers):
+            stage.worker()
+        await stage.until(lambda: len(stage.copies()) >= 40, within_s=60)
+        assert 3 <= sum("news" in reached for reached in stage.copies()) <= 10
+
+    play(scene)
+
+
 def test_an_unknown_outcome_is_decided_on_in_its_time_though_a_days_quota_is_used_up() -> None:
     async def scene(stage: Stage) -> None:
         stage.sandbox("main", "drop-accepted:first=1,per=all")

@@ -71,7 +71,7 @@ class Dispatcher:
         self._stopping = False
         self._lanes: list[DueTime] = []
         self._lanes_read_at: float | None = None
-        self._rounds = 0
+        self._rounds = 0  # in which something was claimed: a turn that came to nothing is no turn
         self._idle_rounds = 0
         self._unknown_types: set[str] = set()
         self._rests_until: dict[str, float] = {}  # lanes that nothing may be claimed from before
@@ -124,7 +124,6 @@ class Dispatcher:
             return self._next_wait(0, 0)
         await self._routes.refresh(HEALTH_AGE_MAX_S)
         await self._gates.refresh()
-        self._rounds += 1
         claimed = full = 0
         shares = self._shares()
         if await self._routes.begin_probes():
@@ -135,6 +134,7 @@ class Dispatcher:
             full += got == part.count
         if full < len(shares) or not shares:
             self._lanes_read_at = None
+        self._rounds += claimed > 0
         return self._next_wait(claimed, full)
 
     def _next_wait(self, claimed: int, full: int) -> float:
