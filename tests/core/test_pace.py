@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posthouse.config import parse_config
 from posthouse.core.limits import Rate
-from posthouse.core.pace import Limit, LimitState, permit, return_unused
+from posthouse.core.pace import HORIZON_S, LATE_MAX_S, Limit, LimitState, permit, return_unused
+from posthouse.core.pace_policy import pace_policy
 
 NOW = 1_800_000_000.0
 
 ROUTE = Limit("route main", rate=Rate(20, 1.0, burst=5))
 SERVICE = Limit("service shop", rate=Rate(30, 60.0))
 BOTH = (ROUTE, SERVICE)
+
+ROUTE_SETTINGS = {"provider": "http", "url": "http://main.example/send", "auth": "none", "quota": "1/min"}
 
 
 def fresh() -> dict[str, LimitState]:
@@ -71,3 +75,15 @@ def test_what_is_given_back_of_a_slower_limits_leave_is_there_again() -> None:
     states = changed | return_unused(BOTH, changed, leave, unused=1)
     again, _, _ = permit(BOTH, states, want=1, now=NOW)
     assert again.starts == pytest.approx([NOW])
+
+
+def test_a_quota_holds_though_one_send_starts_late_and_the_next_at_once() -> None:
+    config = parse_config({"database": "sqlite://", "routes": {"main": ROUTE_SETTINGS}}, environment={})
+    (limit,) = pace_policy(config).limits("default", "main", NOW)
+    assert limit.quota is not None
+    states = {limit.name: LimitState()}
+    late = limit.quota.part(NOW + 60) * limit.quota.part_s - 0.001  # the very end of a part of the window
+    _, states, _ = permit([limit], states, want=1, now=late)
+    refused, _, _ = permit([limit], states, want=1, now=late)
+    assert refused.count == 0
+    assert refused.next_at - (late + HORIZON_S + LATE_MAX_S) >= 60

@@ -16,6 +16,9 @@ from posthouse.core.quotas import give_back as give_back_quota
 HORIZON_S: Final = 0.1
 """Slots are given away no further ahead: what is claimed for them may have to wait for so long."""
 
+LATE_MAX_S: Final = 0.25
+"""A slot that could not be used within this time of its own is let go: later ones are others'."""
+
 SLACK_SHARE: Final = 0.02
 """A start may be late by this part of a second, or of a shorter time that the rate is counted in; it costs as much."""
 

@@ -19,11 +19,10 @@ from posthouse.worker.claims import Claims
 from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Pace
 from posthouse.worker.pulse import Pulse
-from posthouse.worker.routes import Routes
+from posthouse.worker.routes import HEALTH_AGE_MAX_S, Routes
 from posthouse.worker.settler import BACKLOG_MAX, Settler
 from posthouse.worker.starter import Starter
 
-HEALTH_AGE_MAX_S: Final = 0.5
 LANES_AGE_MAX_S: Final = 0.5
 """While lanes keep filling their share, they are looked for anew only this often."""
 

@@ -7,16 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from posthouse.core.pace import Limit, Permit
+from posthouse.core.pace import LATE_MAX_S, Limit, Permit
 from posthouse.core.pace_policy import PacePolicy
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.pacing import Pacing
 from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.gates import Gates
-
-LATE_MAX_S: Final = 0.25
-"""A slot that could not be used within this time of its own is let go: later ones are others'."""
 
 NO_LEAVE_WAIT_MAX_S: Final = 30.0
 """A send without leave waits for at most this long, whatever a quota says: its own time goes on, and others may give
