@@ -59,7 +59,7 @@ EPOCH = 1_800_000_000.0
 QUIET_AFTER_S = 4 * 3600.0
 """So long after the last fault everything has ended, or something is wrong."""
 
-CROWD_S = 60.0
+CROWD_S = 20.0
 """So long after the last fault one worker is enough for the rest."""
 
 CROWDED_PRIORITIES = {"default": Priority.NORMAL, "code": Priority.URGENT, "news": Priority.BULK}
