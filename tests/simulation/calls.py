@@ -53,6 +53,9 @@ class Noting:
     async def health(self) -> Verdict | None:
         return await self._provider.health()
 
+    def credential_changed(self) -> bool:
+        return self._provider.credential_changed()
+
     async def limit_connections(self, count: int) -> int:
         return await self._provider.limit_connections(count)
 
