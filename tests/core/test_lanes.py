@@ -101,6 +101,13 @@ due_lanes = st.lists(
 )
 
 
+def test_with_slots_for_all_the_turns_decide_whose_leave_is_asked_for_first() -> None:
+    lanes = [due("news", BULK), due("receipt"), due("code", URGENT)]
+    rounds = [share(lanes, 8, turn) for turn in range(6 * TURNS)]
+    assert Counter(parts[0].lane for parts in rounds) == {"code": 6 * TURNS - 4, "receipt": 2, "news": 2}
+    assert all({part.lane: part.count for part in parts} == granted(lanes, 8) for parts in rounds)
+
+
 @given(due_lanes, st.integers(-2, 64), st.integers(0, 1000))
 def test_no_round_grants_more_than_is_free_or_than_a_lane_can_take(lanes: list[DueLane], free: int, turn: int) -> None:
     shares = share(lanes, free, turn)

@@ -1,18 +1,27 @@
-"""The promise (I1, I2, I3, I6, I8 of the design), checked on a finished world against the providers' own ledgers."""
+"""The promise (I1 to I6 and I8 of the design), checked on a finished world against the providers' own ledgers."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import select
 
+from posthouse.core.lanes import TURNS, group_of, service_of
 from posthouse.core.lifecycle import Status
-from posthouse.core.policy import OnUnknown
+from posthouse.core.pace import HORIZON_S, LATE_MAX_S, SLACK_SHARE
+from posthouse.core.policy import OnUnknown, Priority
+from posthouse.core.sends import Via
+from posthouse.core.switches import DOUBLES_EACH_S, PACED_FOR_S, PACED_FROM, Scope
 from posthouse.sandbox.ledger import Acceptance
 from posthouse.store.schema import attempts, sends
+from posthouse.worker.clock import ANSWER_MAX_S
+from tests.simulation.calls import Call
 from tests.simulation.notices import TYPE as NOTICE
 from tests.simulation.routes import confuses_recipients
 from tests.simulation.world import EPOCH, World
@@ -21,6 +30,23 @@ _ENDED = {"accepted", "failed", "expired", "cancelled", "combined"}
 
 SLOWEST_FAULT_S = 10.0
 """So long after its call has given up something may be accepted at the latest."""
+
+OBEYED_WITHIN_S = 1.0
+"""So long after a person has closed something no call for it begins any more."""
+
+SEEN_WITHIN_S = 1.0
+"""So long after a send is due every worker knows of it at the latest."""
+
+OVERTAKING_MAX = 5
+"""So many calls may begin before an urgent one that waits: bulk has its turn, in each of a few workers."""
+
+TURN_MAX = 25
+"""After so many calls of higher priorities, in all of a few workers, bulk has had its turn."""
+
+SOON_S = 5.0
+"""So long after it was asked for a code is on its way when all is well, in a world of slow answers and polling."""
+
+ROUNDING = 1e-4
 
 
 def rows(world: World) -> dict[str, Any]:
@@ -167,6 +193,222 @@ def no_server_gets_more_connections_than_allowed(world: World) -> None:
             assert most <= allowed, f"{worker} had {most} connections to {name} at once, and {allowed} are allowed"
 
 
+def every_message_came_by_a_call_that_was_noted(world: World) -> None:
+    """What the limits are counted by is all that the providers got."""
+    noted = {(call.route, call.key) for call in world.calls}
+    for route, api in world.apis.items():
+        for copy in api.ledger.acceptances:
+            assert (route, copy.key) in noted, f"{route} has {copy.subject!r}, and nobody was seen to send it"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What one limit counts: its calls, in the order in which they began, and how much each of them weighs."""
+
+    name: str
+    rate: tuple[int, float] | None
+    quota: tuple[int, float] | None
+    burst: int
+    calls: Sequence[Call]
+    by_recipient: bool
+
+    def weights(self) -> list[int]:
+        return [call.recipients if self.by_recipient else 1 for call in self.calls]
+
+
+def counted(world: World) -> Iterator[Counted]:
+    """Every limit of the configuration, with the calls of all workers that it is about."""
+    lanes = {row.id: row.lane for row in rows(world).values()}
+    for name, route in world.config.routes.items():
+        calls = [call for call in world.calls if call.route == name]
+        by_recipient = route.counts == "recipients"
+        yield Counted(f"route {name}", route.rate, route.quota, route.burst, calls, by_recipient)
+        if route.warm_up is not None:
+            second_day = (int(route.warm_up.first * route.warm_up.growth), 86400.0)
+            yield Counted(f"warm-up of {name}", None, second_day, 1, calls, by_recipient)
+        for group, limits in world.config.groups.items():
+            mine = [call for call in calls if group_of(lanes[call.send_id]) == group]
+            yield Counted(f"{group} on {name}", limits.rate, None, 1, mine, by_recipient=False)
+    for name, service in world.config.services.items():
+        mine = [call for call in world.calls if service_of(lanes[call.send_id]) == name]
+        yield Counted(f"service {name}", service.rate, service.quota, 1, mine, by_recipient=False)
+
+
+def no_rate_is_exceeded(world: World) -> None:
+    """I5: no window of any length holds more calls than the rate allows, however many workers made them.
+
+    So many as `core.limits.Rate` says, each as late as its slack allows; a process that is suspended may start later,
+    and knows the time less well. Where recipients count, those of one message
+    go at once, and beside it what had its leave already: that much comes on top, in a window of whatever length.
+    """
+    for limit in counted(world):
+        if limit.rate is None or not limit.calls:
+            continue
+        count, per_s = limit.rate
+        slack_s = SLACK_SHARE * min(per_s, 1.0)
+        interval_s = (per_s + slack_s) / (count + 1 - limit.burst)
+        late_s = slack_s + (LATE_MAX_S + ANSWER_MAX_S / 2 if world.suspended else 0.0)
+        weights = limit.weights()
+        leave = limit.burst + (HORIZON_S + late_s) / interval_s
+        allowed = limit.burst + late_s / interval_s + (max(weights) - 1) * leave
+        lowest, sum_ = float("inf"), 0
+        for call, weight in zip(limit.calls, weights, strict=True):
+            paid_for = (call.at - EPOCH) / interval_s
+            lowest, sum_ = min(lowest, sum_ - paid_for), sum_ + weight
+            over = sum_ - paid_for - lowest - allowed
+            assert over < ROUNDING, (
+                f"{limit.name}: {over:.3f} more than {count} in {per_s} s allow at {call.at - EPOCH}"
+            )
+
+
+def no_quota_is_exceeded(world: World) -> None:
+    """I5: no window of a quota's length holds more than the quota."""
+    for limit in counted(world):
+        if limit.quota is None:
+            continue
+        count, period_s = limit.quota
+        times = [call.at for call in limit.calls]
+        sums = [0, *accumulate(limit.weights())]
+        for place, at in enumerate(times):
+            in_window = sums[place + 1] - sums[bisect_right(times, at - period_s)]
+            assert in_window <= count, f"{limit.name}: {in_window} in {period_s} s at {at - EPOCH}, {count} are allowed"
+
+
+def no_route_has_more_calls_at_once_than_its_total(world: World) -> None:
+    """I5: over all workers; a process that is suspended for long is dead to the others."""
+    for name, route in world.config.routes.items():
+        if route.total_concurrency is None or world.suspended:
+            continue
+        calls = [call for call in world.calls if call.route == name]
+        changes = sorted([(call.ended_at, -1) for call in calls] + [(call.at, 1) for call in calls])
+        most = max(accumulate(change for _, change in changes), default=0)
+        most = max(most, world.network.servers[world.natures[name].host].most_together)
+        assert most <= route.total_concurrency, f"{name} had {most} at once, {route.total_concurrency} are allowed"
+
+
+def nothing_begins_while_it_is_closed(world: World) -> None:
+    """I3: from a second after a person has closed something until it is open again."""
+    lanes = {row.id: row.lane for row in rows(world).values()}
+    for closing in world.people.closings if not world.suspended else ():
+        for call in world.calls:
+            if closing.since + OBEYED_WITHIN_S < call.at < closing.until:
+                assert not closing.concerns(lanes[call.send_id], call.route), (
+                    f"{closing.scope} {closing.value} was closed at {closing.since - EPOCH:.2f}, "
+                    f"and a call on {call.route} began at {call.at - EPOCH:.2f}"
+                )
+
+
+def what_is_opened_comes_back_slowly(world: World) -> None:
+    """No provider gets all at once that waited behind a switch: in the first 10 s at most 20 calls a second."""
+    lanes = {row.id: row.lane for row in rows(world).values()}
+    for closing in world.people.closings:
+        if closing.scope is Scope.ROUTE:
+            continue
+        times = [
+            call.at
+            for call in world.calls
+            if closing.until <= call.at < closing.until + DOUBLES_EACH_S
+            and closing.concerns(lanes[call.send_id], call.route)
+        ]
+        for place, at in enumerate(times):
+            in_window = place + 1 - bisect_right(times, at - 1.0)
+            assert in_window <= 2 * PACED_FROM, f"{closing.scope} {closing.value}: {in_window} calls in a second"
+
+
+def only_calls_cost_attempts(world: World) -> None:
+    """I3: what waits behind a switch, a limit or a route loses nothing by it."""
+    begun = Counter(call.send_id for call in world.calls)
+    with world.store.database.read() as connection:
+        begun.update(connection.scalars(select(attempts.c.send_id).where(attempts.c.via == Via.REAPER)))
+    for key, row in rows(world).items():
+        allowed = begun[row.id] + (row.split_from is not None)
+        spent = max(row.attempts, row.failures)
+        assert spent <= allowed, f"{key} has spent {spent} attempts, and {allowed} calls began for it"
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A send that stood in the queue of a route, open and without limits of its own, until its first call began."""
+
+    key: str
+    route: str
+    due: float
+    begun: float
+
+
+def queued(world: World, priority: Priority) -> Iterator[Queued]:
+    """All of one priority of which that can be said."""
+    firsts = {call.send_id: call for call in reversed(_dispatched(world))}
+    for key, row in rows(world).items():
+        policy, first = world.policies[row.type], firsts.get(row.id)
+        own = service_of(row.lane) in world.config.services or group_of(row.lane) in world.config.groups
+        if policy.priority is not priority or own or row.after_key is not None or row.split_from is not None:
+            continue
+        send_at = world.asked[key].email.send_at
+        due = max(row.created_at, 0.0 if send_at is None else send_at.timestamp())
+        route = policy.routes[0]
+        if first is not None and first.fence == 1 and first.route == route:
+            begun = first.started_at
+        elif first is None and row.fence == 0:
+            begun = row.updated_at
+        else:
+            continue
+        closed = [(c.since, c.until + PACED_FOR_S) for c in world.people.closings if c.concerns(row.lane, route)]
+        if not any(since < begun and until > due for since, until in closed + world.database_troubles):
+            yield Queued(key, route, due, begun)
+
+
+def _dispatched(world: World) -> Sequence[Any]:
+    """The calls for sends that had just been claimed, and the priority of each."""
+    query = select(attempts, sends.c.type).join(sends, sends.c.id == attempts.c.send_id)
+    with world.store.database.read() as connection:
+        return connection.execute(query.where(attempts.c.via == Via.SEND).order_by(attempts.c.started_at)).all()
+
+
+def urgent_mail_never_waits_behind_bulk(world: World) -> None:
+    """I4: once it is due and seen, hardly any bulk begins on its route before it, but for bulk's turn among others."""
+    bulk: dict[str, list[float]] = defaultdict(list)
+    urgent: dict[str, list[float]] = defaultdict(list)
+    for call in _dispatched(world):
+        times = {Priority.BULK: bulk, Priority.URGENT: urgent}.get(world.policies[call.type].priority)
+        if times is not None:
+            times[call.route].append(call.started_at)
+    for send in queued(world, Priority.URGENT) if not world.suspended else ():
+        waited = send.due + SEEN_WITHIN_S, send.begun
+        overtook, ahead = _within(bulk[send.route], *waited), _within(urgent[send.route], *waited)
+        allowed = OVERTAKING_MAX + ahead // TURNS
+        assert overtook <= allowed, f"{overtook} bulk calls began on {send.route} while {send.key} waited"
+
+
+def _within(times: Sequence[float], after: float, before: float) -> int:
+    return max(0, bisect_left(times, before) - bisect_right(times, after))
+
+
+def bulk_never_starves(world: World) -> None:
+    """I4: while bulk waits for a route, it has its turn among what begins there."""
+    begun: dict[str, list[Any]] = defaultdict(list)
+    for call in _dispatched(world):
+        begun[call.route].append(call)
+    for send in queued(world, Priority.BULK) if not world.suspended else ():
+        run = 0
+        for call in begun[send.route]:
+            if send.due + SEEN_WITHIN_S < call.started_at < send.begun:
+                run = 0 if world.policies[call.type].priority is Priority.BULK else run + 1
+                assert run <= TURN_MAX, f"{run} other calls began on {send.route} while {send.key} waited"
+
+
+def a_code_begins_soon_when_all_is_well(world: World) -> None:
+    """I4: with every route well and every gate open it waits for nothing but the rate, whatever waits beside it."""
+    for send in queued(world, Priority.URGENT):
+        route = world.config.routes[send.route]
+        if send.key != world.last_code or route.quota is not None or route.warm_up is not None:
+            continue
+        meanwhile = [call.recipients for call in world.calls if send.due < call.at <= send.begun]
+        count, per_s = route.rate or (1, 0.0)
+        allowed = SOON_S + sum(meanwhile) * per_s / (count + 1 - route.burst)
+        assert send.begun - send.due <= allowed, f"{send.key} waited for {send.begun - send.due:.1f} s"
+
+
 def who_leaves_closes_the_door(world: World) -> None:
     """A worker that was told to stop leaves no connection open."""
     for worker in world.workers:
@@ -180,7 +422,7 @@ def nothing_is_sent_too_late(world: World) -> None:
         for route, copy in accepted_by(world, found, row):
             last = row.expires_at + world.call_max_s[route] + SLOWEST_FAULT_S
             assert world.suspended or copy.at < last, f"{key} was sent after its expiry"
-            cancelled_at = world.asked[whole_of(found, row).dedupe_key].cancelled_at
+            cancelled_at = world.people.cancelled.get(whole_of(found, row).dedupe_key)
             if cancelled_at is not None and row.status == Status.CANCELLED and not world.suspended:
                 assert copy.at < cancelled_at, f"{key} was sent by {route} after it was cancelled"
         asked = world.asked[whole_of(found, row).dedupe_key].email
@@ -250,11 +492,21 @@ ALL = (
     only_what_nobody_can_say_is_held,
     nothing_is_doubled_silently,
     nothing_is_sent_too_late,
+    nothing_begins_while_it_is_closed,
+    what_is_opened_comes_back_slowly,
+    only_calls_cost_attempts,
     nobody_gets_it_twice_silently,
     nobody_is_left_out_silently,
     each_notice_goes_out_in_one_message,
     unknown_stays_with_its_route,
+    urgent_mail_never_waits_behind_bulk,
+    bulk_never_starves,
+    a_code_begins_soon_when_all_is_well,
     no_server_gets_more_connections_than_allowed,
+    no_rate_is_exceeded,
+    no_quota_is_exceeded,
+    no_route_has_more_calls_at_once_than_its_total,
+    every_message_came_by_a_call_that_was_noted,
     who_leaves_closes_the_door,
     the_application_is_never_held_up,
     every_fault_is_handled,

@@ -67,11 +67,13 @@ class Server:
         self.accept = accept
         self.refuses = refuses
         self.most: Counter[str] = Counter()
+        self.most_together = 0
         self._open: Counter[str] = Counter()
 
     def count(self, process: str, change: int) -> None:
         self._open[process] += change
         self.most[process] = max(self.most[process], self._open[process])
+        self.most_together = max(self.most_together, self._open.total())
 
 
 class Network:

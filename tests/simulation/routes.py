@@ -10,6 +10,7 @@ from posthouse.sandbox.fault_text import parse_fault
 from posthouse.sandbox.faults import Action, Fault, FaultPlan
 from posthouse.sandbox.ledger import Ledger
 from tests.providers.wire import CERTIFICATE
+from tests.simulation.gates import DOMAINS
 
 SMTP_SHARE = 0.35
 """Of the routes: about half of the worlds have one."""
@@ -26,6 +27,7 @@ HTTP_FAULTS = (
     "429:retry-after=date+20,{when}",
     "429:{when}",
     "401:{when}",
+    "401:{window}",
     "422:{when}",
     "slow=2s:{when}",
     "slow=9s:{when}",
@@ -71,6 +73,7 @@ SMTP_FAULTS = (
     "drip=2s:at={step},{when}",
     "drip=9s:at={step},{when}",
     "swapped:at={step},{when}",
+    "535:at=auth,{window}",
     "421:at=idle,{when}",
     "drop:at=idle,{when}",
     "stall:at=idle,{when}",
@@ -101,7 +104,7 @@ LOCAL_PARTS = ("rejected", "throttled", "twice-503", "unknown", "lost", "stalled
 def recipient(chance: random.Random, number: int, place: int = 0) -> str:
     """The address of one of an email's recipients; of two emails never the same one."""
     name = chance.choice(LOCAL_PARTS) if chance.random() < 0.1 else "person"
-    return f"{name}+{number}-{place}@example.com"
+    return f"{name}+{number}-{place}@{chance.choice(DOMAINS)}"
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,47 @@ def test_where_recipients_count_an_email_with_three_takes_three() -> None:
     play(scene)
 
 
+def test_a_burst_goes_at_once_however_slow_the_rate_is() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure({"main": {"rate": "30/min", "burst": 5}})
+        stage.enqueue(*emails(10))
+        stage.worker()
+        await stage.until_status(within_s=60, accepted=10)
+        assert most_within(stage.calls_at(), 1.0) == 5
+        assert {row["fence"] for row in stage.rows()} == {1}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_bulk_has_its_turn_where_a_rate_has_leave_for_one_at_a_time(workers: int) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure(
+            {"main": {"rate": "5/second"}}, types={"code": {"priority": "urgent"}, "news": {"priority": "bulk"}}
+        )
+        stage.enqueue(*(email(f"news-{n}", type="news") for n in range(20)))
+        stage.enqueue(*(email(f"code-{n}", type="code") for n in range(50)))
+        for _ in range(workers):
+            stage.worker()
+        await stage.until(lambda: len(stage.copies()) >= 40, within_s=60)
+        assert 3 <= sum("news" in reached for reached in stage.copies()) <= 10
+
+    play(scene)
+
+
+def test_an_unknown_outcome_is_decided_on_in_its_time_though_a_days_quota_is_used_up() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main", "drop-accepted:first=1,per=all")
+        stage.configure({"main": {"quota": "1/day"}}, types={"default": {"unknown_wait": "1m", "max_age": "5m"}})
+        stage.enqueue(email(1))
+        stage.worker()
+        await stage.until(lambda: stage.store.ledger.held_unknown() == 1, within_s=400)
+
+    play(scene)
+
+
 def test_a_service_at_its_limit_slows_no_other() -> None:
     async def scene(stage: Stage) -> None:
         stage.sandbox("main")

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
 from posthouse.core.switches import Scope, Switch
 from tests.worker.stage import Stage, email, emails, play
 from tests.worker.test_pace import most_within
@@ -122,5 +123,24 @@ def test_a_replay_obeys_too() -> None:
         assert stage.statuses() == {"unknown": 5}
         resume(stage, Scope.ALL)
         await stage.until_status(within_s=200, accepted=5)
+
+    play(scene)
+
+
+def test_no_replay_takes_a_closed_route_though_nothing_else_is_due() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main", "drop-accepted:first=1,per=all")
+        stage.configure({"main": {}}, {"default": {"unknown_wait": "10m"}})
+        stage.enqueue(email(1))
+        stage.worker()
+        await stage.until(lambda: stage.statuses() == {"unknown": 1}, within_s=10)
+        closed = RouteHealth("main", RouteState.CLOSED, FOR_EVER, "by grace")
+        stage.store.operations.change_route(closed, who="grace", action="close route", detail="", now=stage.now())
+        await asyncio.sleep(60)
+        assert len(stage.calls_at()) == 1
+        stage.store.operations.change_route(
+            RouteHealth("main"), who="grace", action="open route", detail="", now=stage.now()
+        )
+        await stage.until_status(within_s=60, accepted=1)
 
     play(scene)

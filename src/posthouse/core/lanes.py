@@ -1,8 +1,8 @@
 """Lanes: one queue for each (type, service, campaign, mailbox group), and how much of each to claim.
 
 Everything in a lane passes the same gates, so a closed lane is simply not asked for. Priorities are served in
-order, but each that has due mail gets at least one slot of a round, and its turn where a round has too few: bulk
-never starves.
+order, but each that has due mail gets at least one slot of a round, and its turn where a round has too few, or where
+a limit has leave for too few: bulk never starves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from posthouse.core.policy import Priority
 SEPARATOR: Final = "/"
 ORDER: Final = tuple(Priority)
 TURNS: Final = 4
-"""One in so many rounds that have fewer slots than priorities starts with another priority."""
+"""One in so many rounds starts with another priority: with its share, or with the slots where there are too few."""
 
 
 def lane_name(type_: str, service: str = "", campaign: str = "", mailbox_group: str = "") -> str:
@@ -70,19 +70,24 @@ class Share:
 def share(lanes: Sequence[DueLane], free: int, turn: int = 0) -> list[Share]:
     """Divides `free` slots: urgent before normal before bulk, the oldest lane first, fair within a priority.
 
-    `turn` counts the rounds. It matters only where slots become free one at a time.
+    Leave for them is to be asked for in this order. `turn` counts the rounds; it matters only where slots become free
+    one at a time, or leave for them does.
     """
     usable = sorted((lane for lane in lanes if lane.capacity > 0), key=lambda lane: lane.due_since)
     groups = [group for p in ORDER if (group := [lane for lane in usable if lane.priority is p])]
-    if 0 < free < len(groups) and turn % TURNS == TURNS - 1:
-        groups.insert(0, groups.pop(turn // TURNS % len(groups)))
-    shares: list[Share] = []
+    another = turn // TURNS % len(groups) if groups and turn % TURNS == TURNS - 1 else 0
+    if 0 < free < len(groups):
+        groups.insert(0, groups.pop(another))
+        another = 0
+    shares: list[list[Share]] = []
     for place, group in enumerate(groups):
         reserved = min(len(groups) - place - 1, max(free - 1, 0))  # one slot for each lower priority
         granted = _divide(group, free - reserved)
-        shares += granted
+        shares.append(granted)
         free -= sum(s.count for s in granted)
-    return shares
+    if another:
+        shares.insert(0, shares.pop(another))
+    return [each for granted in shares for each in granted]
 
 
 def _divide(group: Sequence[DueLane], free: int) -> list[Share]:

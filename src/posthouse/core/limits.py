@@ -8,6 +8,7 @@ The state is `tat`, the "theoretical arrival time" of ITU-T I.371: how far the s
   used within `slack_s` of its time is let go, not used late: others have the slots after it.
 - `give_back` what the claim did not fill: always the last slots, and only while nobody has reserved after them.
 - `hold` when the provider says Retry-After. Slots that were reserved before are the worker's to let go.
+- `follow` where another limit has put the starts later than the reservation would have.
 - `spend` when a send turned out to need more than its one slot, as where recipients are counted and not messages.
 
 Where nothing was granted, sleeping until `reservation.next_at` is enough; asking half a horizon before that loses no
@@ -17,6 +18,7 @@ slot to the way to the database. A crash loses the slots that it held, which is 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,6 +96,13 @@ def give_back(tat: float, reservation: Reservation, unused: int) -> float:
     if abs(tat - reservation.tat) >= HOLD_STEP_S / 2:
         return tat
     return tat - min(unused, reservation.granted) * reservation.interval_s
+
+
+def follow(tat: float, starts: Iterable[float], rate: Rate) -> float:
+    """The timestamp after starts at these times, none of them before its slot: whoever is later pushes on the rest."""
+    for at in starts:
+        tat = max(tat, at) + rate.interval_s
+    return tat
 
 
 def hold(tat: float, until: float, rate: Rate) -> float:

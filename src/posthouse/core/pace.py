@@ -9,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from posthouse.core.limits import Rate, Reservation, give_back, reserve, spend
+from posthouse.core.limits import Rate, Reservation, follow, give_back, reserve, spend
 from posthouse.core.quotas import Parts, Quota, opens_at, take, used, warning
 from posthouse.core.quotas import give_back as give_back_quota
 
 HORIZON_S: Final = 0.1
 """Slots are given away no further ahead: what is claimed for them may have to wait for so long."""
+
+LATE_MAX_S: Final = 0.25
+"""A slot that could not be used within this time of its own is let go: later ones are others'."""
 
 SLACK_SHARE: Final = 0.02
 """A start may be late by this part of a second, or of a shorter time that the rate is counted in; it costs as much."""
@@ -49,8 +52,13 @@ class Permit:
     next_at: float  # when more may be had, where there was less than was wanted
 
     def start_at(self, place: int) -> float:
-        """When the send at `place`, from 0 on, may start."""
-        return max((reservation.start_at(place) for reservation in self.reservations), default=self.taken_at)
+        """When the send at `place`, from 0 on, may start; never before the leave for it, whatever burst is allowed."""
+        return max([self.taken_at, *(reservation.start_at(place) for reservation in self.reservations)])
+
+    @property
+    def starts(self) -> list[float]:
+        """When each of them may start."""
+        return [self.start_at(place) for place in range(self.count)]
 
 
 def permit(
@@ -62,15 +70,14 @@ def permit(
         allowed, again_at = _allowed(limit, states[limit.name], granted, now)
         if allowed < granted:
             granted, next_at = allowed, max(next_at, again_at)
-    reservations: list[Reservation] = []
+    given = _reserved(limits if granted else (), states, granted, now, next_at)
+    tats = iter(reservation.tat for reservation in given.reservations)
     changed: dict[str, LimitState] = {}
     warnings: list[str] = []
     for limit in limits if granted else ():
         state = states[limit.name]
         if limit.rate is not None:
-            reservation = reserve(state.tat, now, granted, limit.rate, HORIZON_S)
-            reservations.append(reservation)
-            state = replace(state, tat=reservation.tat)
+            state = replace(state, tat=next(tats))
         if limit.quota is not None:
             before = used(state.parts, now, limit.quota)
             state = replace(state, parts=take(state.parts, now, granted, limit.quota)[1])
@@ -78,7 +85,22 @@ def permit(
                 state = replace(state, warned_at=now)
                 warnings.append(limit.name)
         changed[limit.name] = state
-    return Permit(granted, tuple(reservations), now, next_at), changed, warnings
+    return given, changed, warnings
+
+
+def _reserved(
+    limits: Sequence[Limit], states: Mapping[str, LimitState], granted: int, now: float, next_at: float
+) -> Permit:
+    """The permit. What a slower limit puts off is late by the slots of the others, and pushes on what follows there."""
+    rates = [(limit.rate, states[limit.name].tat) for limit in limits if limit.rate is not None]
+    reservations = tuple(reserve(tat, now, granted, rate, HORIZON_S) for rate, tat in rates)
+    given = Permit(granted, reservations, now, next_at)
+    starts = given.starts
+    followed = tuple(
+        replace(reservation, tat=follow(tat, starts, rate))
+        for reservation, (rate, tat) in zip(reservations, rates, strict=True)
+    )
+    return replace(given, reservations=followed)
 
 
 def _allowed(limit: Limit, state: LimitState, want: int, now: float) -> tuple[int, float]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from posthouse.config import Config, RouteSettings, WarmUpSettings
 from posthouse.core.lanes import group_of, service_of
 from posthouse.core.limits import Rate
-from posthouse.core.pace import SLACK_SHARE, Limit
+from posthouse.core.pace import HORIZON_S, LATE_MAX_S, SLACK_SHARE, Limit
 from posthouse.core.quotas import DAY_S, Quota, WarmUp
 
 RateAndTime = tuple[int, float]
@@ -39,7 +39,13 @@ class PacePolicy:
             found += pace.limits
             daily = None if pace.warm_up is None else pace.warm_up.daily_limit(now)
             if daily is not None:
-                found.append(Limit(f"warm-up of {route}", quota=Quota(daily, DAY_S), by_recipient=pace.by_recipient))
+                found.append(
+                    Limit(
+                        f"warm-up of {route}",
+                        quota=Quota(daily, DAY_S, slack_s=HORIZON_S + LATE_MAX_S),
+                        by_recipient=pace.by_recipient,
+                    )
+                )
         if self.groups and (rate := self.groups.get(group_of(lane))) is not None:
             found.append(Limit(f"{group_of(lane)} on {route}", rate=rate))
         return tuple(found)
@@ -73,7 +79,7 @@ def _limits(
         Limit(
             name,
             None if rate is None else _rate(rate, burst),
-            None if quota is None else Quota(*quota),
+            None if quota is None else Quota(*quota, slack_s=HORIZON_S + LATE_MAX_S),
             by_recipient,
         ),
     )

@@ -19,11 +19,10 @@ from posthouse.worker.claims import Claims
 from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Pace
 from posthouse.worker.pulse import Pulse
-from posthouse.worker.routes import Routes
+from posthouse.worker.routes import HEALTH_AGE_MAX_S, Routes
 from posthouse.worker.settler import BACKLOG_MAX, Settler
 from posthouse.worker.starter import Starter
 
-HEALTH_AGE_MAX_S: Final = 0.5
 LANES_AGE_MAX_S: Final = 0.5
 """While lanes keep filling their share, they are looked for anew only this often."""
 
@@ -71,7 +70,7 @@ class Dispatcher:
         self._stopping = False
         self._lanes: list[DueTime] = []
         self._lanes_read_at: float | None = None
-        self._rounds = 0
+        self._rounds = 0  # in which something was claimed: a turn that came to nothing is no turn
         self._idle_rounds = 0
         self._unknown_types: set[str] = set()
         self._rests_until: dict[str, float] = {}  # lanes that nothing may be claimed from before
@@ -124,7 +123,6 @@ class Dispatcher:
             return self._next_wait(0, 0)
         await self._routes.refresh(HEALTH_AGE_MAX_S)
         await self._gates.refresh()
-        self._rounds += 1
         claimed = full = 0
         shares = self._shares()
         if await self._routes.begin_probes():
@@ -135,6 +133,7 @@ class Dispatcher:
             full += got == part.count
         if full < len(shares) or not shares:
             self._lanes_read_at = None
+        self._rounds += claimed > 0
         return self._next_wait(claimed, full)
 
     def _next_wait(self, claimed: int, full: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from posthouse.core.pace import Limit, Permit
+from posthouse.core.pace import LATE_MAX_S, Limit, Permit
 from posthouse.core.pace_policy import PacePolicy
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.pacing import Pacing
@@ -15,11 +15,9 @@ from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.gates import Gates
 
-LATE_MAX_S: Final = 0.25
-"""A slot that could not be used within this time of its own is let go: later ones are others'."""
-
-NO_ROOM_WAIT_S: Final = 30.0
-"""How long a send waits whose recipients are more than a quota has room for."""
+NO_LEAVE_WAIT_MAX_S: Final = 30.0
+"""A send without leave waits for at most this long, whatever a quota says: its own time goes on, and others may give
+back what they had. So long waits one whose recipients are more than a quota has room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,9 @@ class Pace:
     async def ask_one(self, lane: str, route: str) -> Slot:
         """Leave for one send. Raises DatabaseUnavailable."""
         leave = await self.ask(lane, route, 1)
-        return leave.slot(0) if leave.count else Slot(leave.limits, next_at=leave.next_at)
+        if leave.count:
+            return leave.slot(0)
+        return Slot(leave.limits, next_at=min(leave.next_at, self._now() + NO_LEAVE_WAIT_MAX_S))
 
     async def wait(self, slot: Slot, recipients: int) -> float | None:
         """Waits for a slot's moment; None where it has come, else when to try again. Raises DatabaseUnavailable."""
@@ -99,7 +99,7 @@ class Pace:
         if slot.next_at is not None:
             return slot.next_at
         if not await self._spend(slot, recipients):
-            return self._now() + NO_ROOM_WAIT_S
+            return self._now() + NO_LEAVE_WAIT_MAX_S
         wait_s = slot.start_at - self._now()
         if wait_s > 0:
             await asyncio.sleep(wait_s)

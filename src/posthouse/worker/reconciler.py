@@ -26,7 +26,7 @@ from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Pace
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.rendering import CannotRender, Renderer
-from posthouse.worker.routes import Routes
+from posthouse.worker.routes import HEALTH_AGE_MAX_S, Routes
 from posthouse.worker.settler import Settler, nobody_waits
 
 STEPS_AT_ONCE: Final = 50
@@ -76,6 +76,8 @@ class Reconciler:
         lease_s = LEASE_MARGIN_S + max((facts.timeout_s for facts in self._routes.facts.values()), default=0.0)
         steps = 0
         while self._pulse.may_start and not self._stopping:
+            await self._routes.refresh(HEALTH_AGE_MAX_S)
+            await self._gates.refresh()
             taken = await self._claims.take_unknown(STEPS_AT_ONCE, lease_s)
             if taken:
                 await self._gates.refresh()

@@ -36,6 +36,9 @@ from posthouse.worker.places import Places
 ADAPTIVE_FIRST: Final = 32.0
 """So many calls at once a new worker begins with; the first windows double it."""
 
+HEALTH_AGE_MAX_S: Final = 0.5
+"""Nothing is called by what was known of the routes longer ago."""
+
 TRYING_S: Final = 1.0
 TELL_EVERY_S: Final = 1.0
 PROBE_MARGIN_S: Final = 5.0
