@@ -34,7 +34,7 @@ from posthouse.config import (
 )
 from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
 from posthouse.providers.registry import PROVIDERS
-from posthouse.setting_values import SecretValue, SenderValue, parse_duration, parse_size
+from posthouse.setting_values import SecretValue, SenderValue, parse_duration, parse_rate, parse_size
 from tests.tidy.sources import ROOT
 
 CONFIGURATION: Final = ROOT / "docs" / "configuration.md"
@@ -168,6 +168,8 @@ def _kind(field: FieldInfo) -> str:
     """What a value looks like, in words."""
     if _is_read_by(field, parse_duration):
         return "duration"
+    if _is_read_by(field, parse_rate):
+        return "rate"
     if _is_read_by(field, parse_size):
         return "size"
     described = _described(field.annotation, str(field.metadata))

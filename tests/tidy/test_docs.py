@@ -51,6 +51,7 @@ def test_every_setting_has_a_description_and_a_line_in_the_reference() -> None:
 def test_a_duration_is_documented_as_it_is_written() -> None:
     assert '| `timeout` | duration | `"15s"` |' in configuration()
     assert '| `max_age` | duration | `"3d"` |' in configuration()
+    assert "| `rate` | rate |  | Messages at most" in configuration()
 
 
 def test_the_example_is_a_valid_configuration() -> None:
