@@ -16,6 +16,8 @@ from posthouse.providers.api_settings import ApiSettings
 from posthouse.providers.http import http_api
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.port import Provider
+from posthouse.providers.postmark import PostmarkSettings, postmark_api
+from posthouse.providers.resend import ResendSettings, resend_api
 from posthouse.providers.smtp import SmtpProvider
 from posthouse.providers.smtp_settings import SmtpSettings
 from posthouse.providers.smtp_wire import Connect, connect
@@ -69,6 +71,8 @@ def _build_smtp(context: BuildContext, settings: Settings) -> Provider:
 
 PROVIDERS: Final = {
     "http": _over_http(HttpSettings, http_api),
+    "postmark": _over_http(PostmarkSettings, postmark_api),
+    "resend": _over_http(ResendSettings, resend_api),
     "smtp": ProviderKind(SmtpSettings, _build_smtp),
 }
 
