@@ -32,6 +32,7 @@ Ignorable = Literal[
 
 
 def url_value(value: object) -> str:
+    """An address of an API. Raises ValueError."""
     text = value if isinstance(value, str) else ""
     try:
         parts = urlsplit(text)
