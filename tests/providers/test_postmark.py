@@ -146,7 +146,7 @@ async def test_options_go_into_the_body_and_the_search_follows_the_stream(
         ({"to": tuple(Address(f"a{n}@example.com") for n in range(49)), "cc": (ADA, BOB)}, "to: this route takes 50"),
         ({"text": "ü" * 2_500_001}, "text: 5,000,002 bytes"),
         ({"html": "x" * 5_000_001}, "html: 5,000,001 bytes"),
-        ({"attachments": (StoredFile("d", 7_500_000, "a.pdf", "application/pdf"),)}, "content: 10,000,001 bytes"),
+        ({"attachments": (StoredFile("d", 7_500_000, "a.pdf", "application/pdf"),)}, "content: 10,000,010 bytes"),
         ({"tags": ("a", "b")}, "tags: this route takes one, not 2"),
         ({"tags": ("a" * 1001,)}, "tags: this provider takes 1000 characters"),
         ({"metadata": {f"n{n}": "v" for n in range(10)}}, "metadata: this provider takes 10 pairs"),
@@ -211,6 +211,8 @@ OUTCOMES = [
     (401, error(10, "bad token"), Outcome.MISCONFIGURED, Subject.ROUTE),
     (403, "<html><body>Forbidden</body></html>", Outcome.MISCONFIGURED, Subject.ROUTE),
     (413, "", Outcome.REJECTED, Subject.MESSAGE),
+    (413, error(413, "the request is too large"), Outcome.REJECTED, Subject.MESSAGE),
+    (403, error(403, "forbidden"), Outcome.MISCONFIGURED, Subject.ROUTE),
     (429, error(429, "slow down"), Outcome.THROTTLED, Subject.ROUTE),
 ]
 
@@ -231,6 +233,7 @@ async def test_an_error_is_certainly_no_acceptance(
         (503, "", Outcome.TRANSIENT),
         (503, "<html><body>Unavailable</body></html>", Outcome.TRANSIENT),
         (200, error(9999, "what is this"), Outcome.UNKNOWN),
+        (200, error(406, "inactive"), Outcome.UNKNOWN),
     ],
 )
 async def test_what_leaves_a_doubt_is_asked_about(

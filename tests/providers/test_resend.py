@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,7 +141,7 @@ def test_more_than_resend_takes_is_refused_whatever_the_route_allows(build: Buil
     route = build(provider="resend", url=None, max_size="100MB")
     large = content(attachments=(StoredFile("d", 30_000_001, "a.pdf", "application/pdf"),))
     [refused] = route.refusals(large)
-    assert refused.startswith("content: 40,000,005 bytes with its files in base64; this provider takes 40,000,000")
+    assert refused.startswith("content: 40,000,014 bytes with its files in base64; this provider takes 40,000,000")
 
 
 @pytest.mark.parametrize(
@@ -235,6 +236,21 @@ async def test_a_quota_is_told_from_a_rate(resend: Provider, wire: ScriptedTrans
     assert (await resend.send(message())).rule == "a quota is used up"
     wire.replies_json(429, error("rate_limit_exceeded"))
     assert (await resend.send(message())).rule == "too fast"
+
+
+async def test_a_key_that_is_refused_under_an_odd_status_is_read_again(
+    build: Build, wire: ScriptedTransport, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("re_old")
+    route = build(provider="resend", url=None, api_key=f"file:{key}")
+    wire.replies_json(400, error("validation_error", "API key is invalid"))
+    await route.send(message())
+    assert not route.credential_changed()
+    key.write_text("re_new")
+    assert route.credential_changed()
+    await route.send(message())
+    assert wire.requests[1].headers["Authorization"] == "Bearer re_new"
 
 
 async def test_its_rate_headers_are_believed(resend: Provider, wire: ScriptedTransport) -> None:

@@ -204,7 +204,7 @@ class ApiProvider:
             extra_rules=self._api.rules,
             secrets=secrets,
         )
-        if answer.status in (401, 403) and verdict.outcome is Outcome.MISCONFIGURED:
+        if verdict.outcome is Outcome.MISCONFIGURED:  # not every API says 401 or 403 of a key that it refuses
             self._credential.forget(credential)
         return verdict, answer
 

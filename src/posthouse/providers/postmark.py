@@ -168,15 +168,18 @@ def _said(code: int, message: str = "") -> str:
     return f'{{"ErrorCode":{code},"Message":"{message}"}}'
 
 
-_ANSWERS: Final = frozenset({200, 401, 403, 404, 413, 415, 422, 500, 503})
-"""The code decides, whatever the status around it."""
+_ANY: Final = frozenset({401, 403, 404, 415, 422, 500, 503})
+"""Codes about our account or Postmark itself decide whatever the status around them."""
+
+_REFUSED: Final = frozenset({422})
+"""Codes about a message come under this one alone: elsewhere the same numbers may be statuses."""
 
 _SOURCE: Final = "postmarkapp.com/developer/api/overview, error code"
 
 RULES: Final = (
     Rule(
         name="Postmark is in maintenance",
-        statuses=_ANSWERS,
+        statuses=_ANY,
         says=_code(100),
         outcome=Outcome.TRANSIENT,
         spends_attempt=False,
@@ -187,7 +190,7 @@ RULES: Final = (
     ),
     Rule(
         name="the token is refused",
-        statuses=_ANSWERS,
+        statuses=_ANY,
         says=_code(10),
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
@@ -198,7 +201,7 @@ RULES: Final = (
     ),
     Rule(
         name="the recipient is inactive",
-        statuses=_ANSWERS,
+        statuses=_REFUSED,
         says=_code(406),
         outcome=Outcome.REJECTED,
         subject=Subject.RECIPIENT,
@@ -208,7 +211,7 @@ RULES: Final = (
     ),
     Rule(
         name="a recipient's address is not one",
-        statuses=_ANSWERS,
+        statuses=_REFUSED,
         says=said(r'(?s)\A(?=.*"ErrorCode"\s*:\s*300\b).*\b(?:invalid|parsing) \W{0,2}(?:to|cc|bcc)\b'),
         outcome=Outcome.REJECTED,
         subject=Subject.RECIPIENT,
@@ -224,7 +227,7 @@ RULES: Final = (
     ),
     Rule(
         name="our sender is not confirmed, or the account may not send",
-        statuses=_ANSWERS,
+        statuses=_ANY,
         says=_code(400, 401, 412, 413),
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
@@ -236,11 +239,11 @@ RULES: Final = (
             Answer(422, _said(412, "pending approval")),
             Answer(422, _said(413, "may not send")),
         ),
-        not_matches=(Answer(413, ""), Answer(401, ""), Answer(422, _said(410))),
+        not_matches=(Answer(413, _said(413)), Answer(401, ""), Answer(422, _said(410))),
     ),
     Rule(
         name="the credits are used up",
-        statuses=_ANSWERS,
+        statuses=_ANY,
         says=_code(405),
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
@@ -251,7 +254,7 @@ RULES: Final = (
     ),
     Rule(
         name="too fast for Postmark",
-        statuses=_ANSWERS,
+        statuses=_ANY,
         says=_code(429),
         outcome=Outcome.THROTTLED,
         spends_attempt=False,
@@ -262,7 +265,7 @@ RULES: Final = (
     ),
     Rule(
         name="the message is refused",
-        statuses=_ANSWERS - {500, 503},
+        statuses=_REFUSED,
         says=_code(300, 402, 403, 409, 410, 411),
         outcome=Outcome.REJECTED,
         source=f"{_SOURCE}s 300, 402, 403, 409, 410, 411: its form, or a file of a kind that is not taken",
@@ -274,7 +277,7 @@ RULES: Final = (
             Answer(422, _said(410)),
             Answer(422, _said(411, "You tried to send an attachment with a forbidden file type.")),
         ),
-        not_matches=(Answer(200, _said(0, "OK")), Answer(422, _said(400)), Answer(500, _said(300))),
+        not_matches=(Answer(422, _said(400)), Answer(403, _said(403)), Answer(500, _said(300))),
     ),
     Rule(
         name="Postmark may have taken it before it failed",

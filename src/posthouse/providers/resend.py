@@ -83,8 +83,7 @@ def resend_api(settings: ResendSettings) -> Api:
 def _refusals(settings: ResendSettings, mail: Mail, _: Options) -> Iterator[str]:
     yield from recipients_beyond(mail, RECIPIENTS_MAX)
     yield from size_beyond(mail, SIZE_MAX)
-    if "metadata" not in settings.ignore:
-        yield from metadata_unlike(mail, _TAG, "up to 256 letters of ASCII, digits, _ and -")
+    yield from metadata_unlike(mail, _TAG, "up to 256 letters of ASCII, digits, _ and -")
     for file in mail.attachments:
         if settings.check_file_names and not _fits(file):
             yield f"attachments: {file.filename} doesn't end as {file.content_type} does (check_file_names)"
