@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,11 +14,13 @@ from posthouse.attachment import Attachment
 from posthouse.content import StoredFile
 from posthouse.core.outcome import Found, LookUp, Outcome, Subject
 from posthouse.providers.port import Provider
+from posthouse.providers.transport import FailurePhase, HttpAnswer, HttpFailure, HttpRequest
 from tests.contract.api_harness import ApiCase, ApiHarness, api_harness
 from tests.contract.provider_suite import SECRET, Behaviour, ProviderSuite
 from tests.providers.loopback import Received, Reply, answer
 from tests.providers.messages import ADA, BOB, content, full_message, message
 from tests.providers.scripted import Build, ScriptedTransport
+from tests.worker.stage import Stage, email, play
 
 NAMES = {
     "From": "from",
@@ -318,3 +321,80 @@ async def test_another_address_is_its_root(build: Build, wire: ScriptedTransport
         "http://127.0.0.1:8025/postmark/email",
         "http://127.0.0.1:8025/postmark/messages/outbound",
     ]
+
+
+class PlayedPostmark:
+    """Takes messages, and loses the answer to the first call; its search knows a message ten seconds later."""
+
+    def __init__(self, now: Callable[[], float], *, takes_the_first: bool) -> None:
+        self._now = now
+        self._takes_the_first = takes_the_first
+        self.taken: dict[str, float] = {}  # when, by our id
+        self.calls = 0
+
+    async def request(self, request: HttpRequest, *, timeout_s: float) -> HttpAnswer | HttpFailure:
+        if request.method == "GET":
+            [key] = parse_qs(urlsplit(request.url).query)["metadata_posthouse_id"]
+            known = key in self.taken and self._now() - self.taken[key] > 10
+            found = [{"MessageID": "m-1", "Metadata": {"posthouse_id": key}}] if known else []
+            return self._says({"TotalCount": len(found), "Messages": found})
+        self.calls += 1
+        if self._takes_the_first or self.calls > 1:
+            self.taken[json.loads(request.body)["Metadata"]["posthouse_id"]] = self._now()
+        if self.calls == 1:
+            return HttpFailure(FailurePhase.EXCHANGE, "read_timeout", "no answer within the timeout")
+        return self._says({"MessageID": "m-2", **error(0, "OK")})
+
+    def _says(self, body: Mapping[str, Any]) -> HttpAnswer:
+        return HttpAnswer(200, {}, json.dumps(body).encode())
+
+    async def close(self) -> None: ...
+
+
+ROUTE = {
+    "provider": "postmark",
+    "url": "http://postmark.example",
+    "api_key": "k",
+    "auth": None,
+    "idempotency_header": None,
+    "look_up_lag": "30s",
+}
+
+
+@pytest.mark.parametrize(("takes_the_first", "calls", "message_id"), [(True, 1, "m-1"), (False, 2, "m-2")])
+def test_a_message_whose_answer_was_lost_is_asked_about_and_goes_out_once(
+    takes_the_first: bool, calls: int, message_id: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.configure({"main": ROUTE})
+        server = PlayedPostmark(stage.now, takes_the_first=takes_the_first)
+        stage.transports["main"] = server
+        stage.enqueue(email(1))
+        stage.worker()
+        stage.worker()
+        await stage.until_status(accepted=1, within_s=200)
+        assert (server.calls, len(server.taken)) == (calls, 1)
+        assert stage.row("k-1")["message_id"] == message_id
+
+    play(scene)
+
+
+def test_a_recipient_who_is_left_out_is_rejected_and_the_others_have_their_copy() -> None:
+    class LeavesBobOut(PlayedPostmark):
+        async def request(self, request: HttpRequest, *, timeout_s: float) -> HttpAnswer | HttpFailure:
+            self.calls += 1
+            return self._says({"MessageID": "m-1", **error(0, f"{INACTIVE}bob@example.com.")})
+
+    async def scene(stage: Stage) -> None:
+        stage.configure({"main": ROUTE})
+        server = LeavesBobOut(stage.now, takes_the_first=True)
+        stage.transports["main"] = server
+        stage.enqueue(email(1, to=["ada@example.com", "bob@example.com"]))
+        stage.worker()
+        await stage.until_status(accepted=1, failed=1, within_s=60)
+        assert server.calls == 1
+        told = {row["status"]: row["recipients"] for row in stage.rows()}
+        assert "bob@example.com" not in str(told["accepted"])
+        assert "bob@example.com" in str(told["failed"])
+
+    play(scene)

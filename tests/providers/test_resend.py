@@ -13,11 +13,13 @@ from posthouse.attachment import Alternative, Attachment
 from posthouse.content import StoredFile
 from posthouse.core.outcome import Outcome, Subject
 from posthouse.providers.port import Provider
+from posthouse.providers.transport import FailurePhase, HttpAnswer, HttpFailure, HttpRequest
 from tests.contract.api_harness import ApiCase, ApiHarness, api_harness
 from tests.contract.provider_suite import SECRET, Behaviour, ProviderSuite
 from tests.providers.loopback import Received, answer
 from tests.providers.messages import ADA, BOB, content, full_message, message
 from tests.providers.scripted import Build, ScriptedTransport
+from tests.worker.stage import Stage, email, play
 
 
 def error(name: str, text: str = "") -> dict[str, Any]:
@@ -256,3 +258,40 @@ async def test_a_key_that_is_refused_under_an_odd_status_is_read_again(
 async def test_its_rate_headers_are_believed(resend: Provider, wire: ScriptedTransport) -> None:
     wire.replies_json(200, {"id": "m-1"}, ratelimit_limit="2", ratelimit_remaining="0", ratelimit_reset="1")
     assert (await resend.send(message())).full_for_s == 1.0
+
+
+class PlayedResend:
+    """Takes every message, dedupes by its key, and loses the answer to the first call."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, list[bytes]] = {}  # of every call, by its key
+
+    async def request(self, request: HttpRequest, *, timeout_s: float) -> HttpAnswer | HttpFailure:
+        calls = self.bodies.setdefault(request.headers["Idempotency-Key"], [])
+        calls.append(request.body)
+        if len(calls) == 1:
+            return HttpFailure(FailurePhase.EXCHANGE, "read_timeout", "no answer within the timeout")
+        return HttpAnswer(200, {}, b'{"id":"m-1"}')
+
+    async def close(self) -> None: ...
+
+
+def test_a_message_whose_answer_was_lost_is_repeated_under_its_key_by_any_worker() -> None:
+    async def scene(stage: Stage) -> None:
+        own = {"provider": "resend", "url": "http://resend.example", "api_key": "k"}
+        stage.configure({"main": {**own, "auth": None, "idempotency_header": None}})
+        server = PlayedResend()
+        stage.transports["main"] = server
+        stage.enqueue(email(1, metadata={"order": "42"}))
+        first = stage.worker()
+        await stage.until(lambda: server.bodies, within_s=20)
+        await stage.until_status(unknown=1, within_s=20)
+        first.process.kill()
+        stage.worker()
+        await stage.until_status(accepted=1, within_s=200)
+        [calls] = server.bodies.values()
+        assert len(calls) == 2
+        assert calls[0] == calls[1]
+        assert stage.row("k-1")["message_id"] == "m-1"
+
+    play(scene)
