@@ -60,7 +60,7 @@ class RouteSettings(Settings):
 
     model_config = ConfigDict(extra="allow", frozen=True, arbitrary_types_allowed=True, validate_default=True)
 
-    provider: str = Field(description="The provider's module: `http` or `smtp`. See the page of each provider.")
+    provider: str = Field(description="The provider, such as `http`, `smtp` or `postmark`. See the page of each.")
     concurrency: int = Field(32, ge=1, le=1000, description="Calls at once in one worker process.")
     total_concurrency: int | None = Field(
         None,

@@ -20,16 +20,16 @@ FAULTY = (
     POSTHOUSE[0],
     "-c",
     """
-from posthouse.providers.http import HttpProvider
+from posthouse.providers.api import ApiProvider
 
-send = HttpProvider.send
+send = ApiProvider.send
 
 async def send_or_raise(self, message):
     if message.to[0].email.startswith("fault"):
         raise LookupError("nobody has thought of this")
     return await send(self, message)
 
-HttpProvider.send = send_or_raise
+ApiProvider.send = send_or_raise
 
 from posthouse.cli.main import main
 main()

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from posthouse.core.answers import Rule
 from posthouse.core.http_rules import rules_as_markdown
 from posthouse.core.smtp_rules import smtp_rules_as_markdown
 from posthouse.providers.body import DEFAULT_BODY
 from posthouse.providers.http_settings import HttpSettings
+from posthouse.providers.registry import PROVIDERS
 from posthouse.providers.smtp_options import SmtpOptions
 from posthouse.providers.smtp_settings import SmtpSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers" / "http.md"
 SMTP_PAGE = PAGE.with_name("smtp.md")
+
+APIS = sorted(PROVIDERS.keys() - {"http", "smtp"})
+"""The providers with an API of their own."""
 
 _MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -57,10 +64,31 @@ def with_smtp_tables(page: str) -> str:
     )
 
 
+def own_rules(name: str) -> Sequence[Rule]:
+    """What the API `name` means otherwise than the general rules say."""
+    rules: Sequence[Rule] = import_module(f"posthouse.providers.{name}").RULES
+    return rules
+
+
+def with_api_tables(name: str, page: str) -> str:
+    """The page of a provider with an API of its own, its tables written anew."""
+    rules = rules_as_markdown(own_rules(name), failures=())
+    return _filled(page, {"settings": settings_table(PROVIDERS[name].settings), "rules": rules})
+
+
 def _filled(page: str, tables: dict[str, str]) -> str:
     return _MARKED.sub(lambda found: found[1] + tables[found[2]] + found[3], page)
 
 
+def written() -> Iterator[tuple[Path, str]]:
+    """Every page, and what it should be."""
+    for path, anew in ((PAGE, with_tables), (SMTP_PAGE, with_smtp_tables)):
+        yield path, anew(path.read_text(encoding="utf-8"))
+    for name in APIS:
+        path = PAGE.with_name(f"{name}.md")
+        yield path, with_api_tables(name, path.read_text(encoding="utf-8"))
+
+
 if __name__ == "__main__":
-    for path, written in ((PAGE, with_tables), (SMTP_PAGE, with_smtp_tables)):
-        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, text in written():
+        path.write_text(text, encoding="utf-8")

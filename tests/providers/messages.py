@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from posthouse.address import Address
+from posthouse.content import Content
 from posthouse.providers.port import OutgoingMessage
 
 SHOP = Address("orders@shop.example", "Shop")
@@ -42,3 +43,9 @@ def full_message(**changes: Any) -> OutgoingMessage:
         "metadata": {"order": "42"},
     }
     return message(**(parts | changes))
+
+
+def content(**parts: Any) -> Content:
+    """A plain email as it is stored, with the given parts."""
+    plain: dict[str, Any] = {"to": (ADA,), "sender": SHOP, "subject": "Your order", "text": "Thank you."}
+    return Content(**(plain | parts))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 from posthouse.providers.port import Provider
 from posthouse.providers.transport import HttpAnswer, HttpFailure, HttpRequest, Transport, TransportOptions
@@ -30,6 +32,10 @@ class ScriptedTransport:
     def replies(self, status: int, body: str = "", **headers: str) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.answer = HttpAnswer(status, named, body.encode())
+
+    def replies_json(self, status: int, body: Any, **headers: str) -> None:
+        """A body that is no text becomes JSON."""
+        self.replies(status, body if isinstance(body, str) else json.dumps(body), **headers)
 
     async def request(self, request: HttpRequest, *, timeout_s: float) -> HttpAnswer | HttpFailure:
         self.requests.append(request)

@@ -11,7 +11,7 @@ import pytest
 from posthouse.address import Address
 from posthouse.content import Content
 from posthouse.core.outcome import Found, LookUp, Outcome, Subject
-from posthouse.providers.http import HttpProvider
+from posthouse.providers.api import ApiProvider
 from posthouse.providers.transport import FailurePhase, HttpFailure, TransportOptions
 from tests.providers.messages import ADA, BOB, full_message, message
 from tests.providers.scripted import URL, Build, ScriptedTransport
@@ -425,4 +425,4 @@ async def test_a_sender_may_be_the_accounts_own(build: Build, wire: ScriptedTran
 
 
 def test_the_provider_is_the_http_one(build: Build) -> None:
-    assert isinstance(build(), HttpProvider)
+    assert isinstance(build(), ApiProvider)

@@ -28,6 +28,7 @@ from posthouse.email import Email
 from posthouse.outbox import Outbox
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.providers.registry import build_provider
+from posthouse.providers.transport import Transport
 from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.fault_text import parse_fault
 from posthouse.sandbox.faults import CallKind, FaultPlan
@@ -137,6 +138,7 @@ class Stage:
         self.database = SimulatedDatabase()
         self.apis: dict[str, SandboxApi] = {}
         self.scripted: dict[str, Scripted] = {}
+        self.transports: dict[str, Transport] = {}  # to a server that a test plays, where it is not the sandbox
         self._chance = random.Random(1)
         self._keys = (f"ik-{number}" for number in itertools.count(1))
         self._names = (f"worker-{number}" for number in itertools.count(1))
@@ -239,12 +241,18 @@ class Stage:
         )
 
     def _providers(self, process: Process, config: Config) -> dict[str, Provider]:
-        def transport_to(api: SandboxApi) -> Callable[..., SimulatedTransport]:
-            return lambda *_: SimulatedTransport(process, api, self._chance, self.now, latency_max_s=0.01)
+        def transport_to(name: str) -> Callable[..., Transport]:
+            def factory(*_: object) -> Transport:
+                played = self.transports.get(name)
+                return played or SimulatedTransport(
+                    process, self.apis[name], self._chance, self.now, latency_max_s=0.01
+                )
+
+            return factory
 
         return {
             name: self.scripted.get(name)
-            or build_provider(name, settings, transport_factory=transport_to(self.apis[name]), now=self.now)
+            or build_provider(name, settings, transport_factory=transport_to(name), now=self.now)
             for name, settings in config.routes.items()
         }
 

@@ -181,11 +181,11 @@ def raw_of(body_text: str, secrets: Iterable[str] = ()) -> str | None:
     return _UNSTORABLE.sub("\ufffd", redact(body_text[: 2 * RAW_CHARS_MAX], secrets)[:RAW_CHARS_MAX]) or None
 
 
-def rules_as_markdown(rules: Sequence[Rule] = RULES) -> str:
+def rules_as_markdown(rules: Sequence[Rule] = RULES, failures: Sequence[FailureRule] = FAILURE_RULES) -> str:
     """The rules as a table for the documentation, in the order in which they are asked."""
     lines = ["| Answer | Outcome | May have been accepted | Spends an attempt | Source |", "|---|---|---|---|---|"]
     lines += [_row(_statuses(rule) + rule.name, rule) for rule in rules]
-    lines += [_row(f"no answer, {rule.phase}: {rule.name}", rule) for rule in FAILURE_RULES]
+    lines += [_row(f"no answer, {rule.phase}: {rule.name}", rule) for rule in failures]
     return "\n".join(lines) + "\n"
 
 

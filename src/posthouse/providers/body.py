@@ -70,10 +70,14 @@ class Body:
         """Where `options` would replace what says who gets the message, or which one it is."""
         return list(_taken(self._root, options, ""))
 
-    def render(self, message: OutgoingMessage, options: Mapping[str, Any] = {}) -> bytes:
-        """The body for `message` with `options` laid over it; the same message gives the same bytes every time."""
+    def fields(self, message: OutgoingMessage, options: Mapping[str, Any] = {}) -> dict[str, Any]:
+        """The body for `message` with `options` laid over it, its members in the same order every time."""
         value = self._root.render(message)
-        return ENCODER.encode(merged({} if value is _NOTHING else value, options)).encode()
+        return merged({} if value is _NOTHING else value, options)
+
+    def render(self, message: OutgoingMessage, options: Mapping[str, Any] = {}) -> bytes:
+        """The same as JSON; the same message gives the same bytes every time."""
+        return encoded(self.fields(message, options))
 
     def _node(self, value: Any, place: str) -> _Node:
         if isinstance(value, str):
@@ -137,6 +141,11 @@ class Body:
             self._takes[part] = max(self._takes.get(part, 0), 1 if pipe.takes_one else math.inf)
         self.headers_as_table |= name == "headers" and not pipe.many
         return pipe
+
+
+def encoded(fields: Any) -> bytes:
+    """A value as JSON in UTF-8."""
+    return ENCODER.encode(fields).encode()
 
 
 def _uses(nodes: Mapping[Any, _Node]) -> frozenset[str]:

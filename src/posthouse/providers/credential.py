@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from posthouse.errors import ConfigError
-from posthouse.providers.http_settings import HttpSettings
+from posthouse.providers.auth import Auth
 from posthouse.providers.rotation import Rotation
 from posthouse.setting_values import Secret
 
@@ -20,9 +19,9 @@ SECRETS_MAX: Final = 8  # the present credential's and those before it
 class Credential:
     """The header that lets us in: kept for a second, and not at all once it was refused. `now` is in seconds."""
 
-    def __init__(self, place: str, settings: HttpSettings, now: Callable[[], float]) -> None:
+    def __init__(self, place: str, auth: Auth, now: Callable[[], float]) -> None:
         self._place = place
-        self._settings = settings
+        self._auth = auth
         self._now = now
         self._header: dict[str, str] | None = None
         self._read_at = 0.0
@@ -57,29 +56,19 @@ class Credential:
             raise
 
     def _read(self) -> dict[str, str]:
-        settings = self._settings
-        if settings.auth == "none":
-            return {}
-        if settings.auth == "basic":
-            username = self._reveal("username")
-            password = self._reveal("password") if settings.password else ""
-            encoded = base64.b64encode(f"{username}:{password}".encode()).decode()
-            self._hide(encoded, password or username)  # some APIs take the key as a name without a password
-            return {"Authorization": f"Basic {encoded}"}
-        key = self._reveal("api_key")
-        if not key.isascii() or not key.isprintable():
-            raise ConfigError(f"{self._place}.api_key", "has a character that can't stand in a header")
-        self._hide(key)
-        if settings.auth == "bearer":
-            return {"Authorization": f"Bearer {key}"}
-        return {settings.auth_header: f"{settings.auth_prefix}{key}"}
+        values = {setting: self._reveal(setting, secret) for setting, secret in self._auth.secrets.items()}
+        try:
+            let_in = self._auth.make(values)
+        except ConfigError as error:
+            raise ConfigError(f"{self._place}.{error.setting}", error.reason) from None
+        self._hide(*let_in.hidden)
+        return dict(let_in.headers)
 
     def _hide(self, *secrets: str) -> None:
         """Answers to calls under an earlier credential may still come, so those stay hidden too."""
         self.secrets = tuple(dict.fromkeys((*secrets, *self.secrets)))[:SECRETS_MAX]
 
-    def _reveal(self, setting: str) -> str:
-        secret: Secret = getattr(self._settings, setting)
+    def _reveal(self, setting: str, secret: Secret) -> str:
         try:
             value = secret.reveal().strip()
         except ConfigError as error:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from posthouse.config import Settings
+from posthouse.providers.api_settings import ApiSettings, Ignorable, UrlValue, url_value
 from posthouse.providers.body import DEFAULT_BODY, Body
 from posthouse.setting_values import Duration, PositiveDuration, SecretValue
 
@@ -25,42 +23,9 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110 section 5.
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
 
-Ignorable = Literal[
-    "from",
-    "subject",
-    "reply_to",
-    "text",
-    "html",
-    "alternatives",
-    "attachments",
-    "inline",
-    "part_headers",
-    "headers",
-    "tags",
-    "metadata",
-    "message_id",
-    "envelope_sender",
-    "track_opens",
-    "track_clicks",
-]
-
-
-def _url(value: object) -> str:
-    text = value if isinstance(value, str) else ""
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable or not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError("is not an address such as https://api.example.com/v1/send")
-    if parts.username is not None:
-        raise ValueError("must not hold credentials; give auth, username and password")
-    return text.partition("#")[0]
-
 
 def _look_up_url(value: object) -> str:
-    url = _url(value)
+    url = url_value(value)
     if "{id}" not in url:
         raise ValueError("must say with {id} where our id belongs")
     return url
@@ -107,11 +72,10 @@ def _mapping(value: object) -> object:
     return value
 
 
-UrlValue = Annotated[str, BeforeValidator(_url)]
 HeaderName = Annotated[str, BeforeValidator(_header_name)]
 
 
-class HttpSettings(Settings):
+class HttpSettings(ApiSettings):
     """`[routes.NAME]` with `provider = "http"`."""
 
     url: UrlValue = Field(description="Where messages are handed in.")
@@ -123,7 +87,7 @@ class HttpSettings(Settings):
             "`password`), `header` (`api_key` in `auth_header`) or `none`."
         ),
     )
-    api_key: SecretValue | None = Field(
+    api_key: SecretValue | None = Field(  # type: ignore[assignment]
         None,
         description=(
             "The key for `bearer` and `header`: `env:NAME` or `file:PATH`. Read at the first call, and again after "
@@ -199,31 +163,11 @@ class HttpSettings(Settings):
         "5m",  # type: ignore[assignment]
         description="How long after a call the provider may not know the message yet: until then a no means nothing.",
     )
-    health_url: UrlValue | None = Field(
-        None, description="An address that answers 2xx, with GET, while the provider is well. It must not send mail."
-    )
-    keepalive: Duration = Field(
-        "15s",  # type: ignore[assignment]
-        description=(
-            "How long an idle connection is kept for the next call; `0s` makes one for each. Keep it below the "
-            "provider's own idle time: a connection closed just as it is used leaves the outcome unknown."
-        ),
-    )
-    ca_file: Path | None = Field(
-        None, description="A PEM file with the authorities to trust instead of the system's, for a private API."
-    )
 
     @field_validator("body")
     @classmethod
     def _compiles(cls, value: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
         Body(value, info.data.get("address_format", "text"))
-        return value
-
-    @field_validator("ca_file")
-    @classmethod
-    def _readable(cls, value: Path | None) -> Path | None:
-        if value is not None and not value.is_file():
-            raise ValueError(f"there is no file {value}")
         return value
 
     @model_validator(mode="after")

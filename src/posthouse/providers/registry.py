@@ -5,15 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
 from posthouse.config import RouteSettings, Settings, config_error
 from posthouse.errors import ConfigError
-from posthouse.providers.http import HttpProvider
+from posthouse.providers.api import Api, ApiProvider
+from posthouse.providers.api_settings import ApiSettings
+from posthouse.providers.http import http_api
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.port import Provider
+from posthouse.providers.postmark import PostmarkSettings, postmark_api
+from posthouse.providers.resend import ResendSettings, resend_api
 from posthouse.providers.smtp import SmtpProvider
 from posthouse.providers.smtp_settings import SmtpSettings
 from posthouse.providers.smtp_wire import Connect, connect
@@ -39,17 +43,24 @@ class ProviderKind:
     build: Callable[[BuildContext, Settings], Provider]
 
 
-def _build_http(context: BuildContext, settings: Settings) -> Provider:
-    if not isinstance(settings, HttpSettings):
-        raise TypeError("settings of another provider")
-    route = context.route
-    options = TransportOptions(
-        connect_timeout_s=route.connect_timeout,
-        concurrency=route.concurrency,
-        keepalive_s=settings.keepalive,
-        ca_file=settings.ca_file,
-    )
-    return HttpProvider(context.name, route, settings, context.transport_factory(options), context.now)
+Own = TypeVar("Own", bound=ApiSettings)
+
+
+def _over_http(settings: type[Own], api: Callable[[Own], Api]) -> ProviderKind:
+    """A provider with an HTTP API: its settings, and the API that they describe."""
+
+    def build(context: BuildContext, own: Settings) -> Provider:
+        if not isinstance(own, settings):
+            raise TypeError("settings of another provider")
+        options = TransportOptions(
+            connect_timeout_s=context.route.connect_timeout,
+            concurrency=context.route.concurrency,
+            keepalive_s=own.keepalive,
+            ca_file=own.ca_file,
+        )
+        return ApiProvider(context.name, context.route, api(own), context.transport_factory(options), context.now)
+
+    return ProviderKind(settings, build)
 
 
 def _build_smtp(context: BuildContext, settings: Settings) -> Provider:
@@ -59,7 +70,9 @@ def _build_smtp(context: BuildContext, settings: Settings) -> Provider:
 
 
 PROVIDERS: Final = {
-    "http": ProviderKind(HttpSettings, _build_http),
+    "http": _over_http(HttpSettings, http_api),
+    "postmark": _over_http(PostmarkSettings, postmark_api),
+    "resend": _over_http(ResendSettings, resend_api),
     "smtp": ProviderKind(SmtpSettings, _build_smtp),
 }
 

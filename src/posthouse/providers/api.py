@@ -1,0 +1,254 @@
+"""One route to an HTTP email API. What tells one API from another is an `Api`: data and a few pure functions.
+
+`docs/ADDING_A_PROVIDER.md` says how one is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from posthouse.config import RouteSettings
+from posthouse.content import Content
+from posthouse.core.answers import Answer, Kind, Rule
+from posthouse.core.http_rules import judge, judge_failure, raw_of, read_json
+from posthouse.core.outcome import Found, LookUp, Outcome, Subject, Verdict
+from posthouse.core.policy import RouteFacts
+from posthouse.errors import ConfigError
+from posthouse.providers.answer_paths import ABSENT, at, id_at, message_id_in
+from posthouse.providers.auth import Auth
+from posthouse.providers.body import Body, encoded
+from posthouse.providers.carrying import Mail, Room, not_carried, refused_by_settings
+from posthouse.providers.credential import Credential
+from posthouse.providers.options import own_options
+from posthouse.providers.port import OutgoingMessage
+from posthouse.providers.remaining import for_those_left
+from posthouse.providers.transport import HttpAnswer, HttpFailure, HttpRequest, Transport
+
+Options = Mapping[str, Any]
+"""What an email asks of this route alone: its own `options`, joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A body as it leaves. The same message must give the same bytes every time."""
+
+    content_type: str
+    content: bytes
+
+
+def as_json(fields: Any, _: OutgoingMessage) -> Payload:
+    """The usual form of a body."""
+    return Payload("application/json", encoded(fields))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUpCall:
+    """How the API is asked, with GET, whether it has a send.
+
+    `read` gets the answer, its decoded JSON (None where it is none) and the message; it gives None where the answer
+    says neither yes nor no. A no must be certain: the message is sent again for it.
+    """
+
+    url: Callable[[OutgoingMessage, Options], str]
+    read: Callable[[Answer, Any, OutgoingMessage], LookUp | None]
+    lag_s: float  # how long after a call the API may not know the message yet
+
+
+def _nothing_more(_: Mail, __: Options) -> Iterable[str]:
+    return ()
+
+
+def _as_judged(verdict: Verdict, _: Any, __: OutgoingMessage) -> Verdict:
+    return verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """What tells one HTTP API from another."""
+
+    kind: str  # the provider's name
+    url: str  # where messages are handed in
+    method: str = "POST"
+    auth: Auth
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of every call
+    body: Body  # where each part of a message goes; what has no place there is refused at enqueue
+    ignore: frozenset[str] = frozenset()  # parts that may be left out all the same
+    encode: Callable[[Any, OutgoingMessage], Payload] = as_json  # the filled body, as it leaves
+    refuses: Callable[[Mail, Options], Iterable[str]] = _nothing_more  # its limits: reasons that begin with the field
+    key_header: str | None = None  # that carries the idempotency key
+    key_lifetime_s: float = 0.0  # how long it dedupes the key; 0 = it doesn't
+    rules: Sequence[Rule] = ()  # what it means otherwise than the general rules say; asked before them
+    message_id: str = "id"  # where the answer has it: `messages.0.id` or `header:x-message-id`
+    complete: Callable[[Verdict, Any, OutgoingMessage], Verdict] = _as_judged  # an acceptance, with the answer's JSON
+    look_up: LookUpCall | None = None
+    health_url: str | None = None
+
+
+class ApiProvider:
+    """One route to an `Api`. `now` gives seconds since 1970."""
+
+    def __init__(
+        self, name: str, route: RouteSettings, api: Api, transport: Transport, now: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._transport = transport
+        self._now = now
+        self._room = Room(api.body, api.ignore)
+        self._route = route
+        self._credential = Credential(f"routes.{name}", api.auth, now)
+        self._headers = _with_defaults(api.headers)
+        self._facts = RouteFacts(
+            name=name,
+            key_lifetime_s=api.key_lifetime_s,
+            can_look_up=api.look_up is not None,
+            look_up_lag_s=api.look_up.lag_s if api.look_up else 0.0,
+            timeout_s=route.timeout,
+            concurrency=route.concurrency,
+            total_concurrency=route.total_concurrency,
+            kind=api.kind,
+        )
+
+    @property
+    def facts(self) -> RouteFacts:
+        """What the deciding functions need to know of the route."""
+        return self._facts
+
+    def refusals(self, content: Content) -> list[str]:
+        """Why this route can't carry `content`, one reason a line."""
+        return [*self._lost(content), *refused_by_settings(content, self._route)]
+
+    async def send(self, message: OutgoingMessage) -> Verdict:
+        """Makes one call."""
+        message = for_those_left(message)
+        if lost := self._lost(message):
+            return not_carried(lost)
+        api = self._api
+        payload = api.encode(api.body.fields(message, own_options(message.options, self._facts)), message)
+        headers = {"Content-Type": payload.content_type}
+        if api.key_header:
+            headers[api.key_header] = message.idempotency_key
+        verdict, answer = await self._call(api.method, api.url, headers, payload.content)
+        if verdict.outcome is not Outcome.ACCEPTED or answer is None:
+            return verdict
+        return api.complete(self._with_message_id(verdict, answer), read_json(_text(answer)), message)
+
+    async def look_up(self, message: OutgoingMessage) -> LookUp:
+        """Asks for the message under our id."""
+        asked = self._api.look_up
+        if asked is None:
+            return LookUp(Found.UNSURE, text="this route can't be asked")
+        url = asked.url(message, own_options(message.options, self._facts))
+        verdict, answer = await self._call("GET", url)
+        if answer is None:
+            return LookUp(Found.UNSURE, text=f"{verdict.code} {verdict.text}")
+        text = _text(answer)
+        found = asked.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text), message)
+        return found or LookUp(Found.UNSURE, text=f"{verdict.code} {verdict.text or 'no usable answer'}")
+
+    async def health(self) -> Verdict | None:
+        """Asks the health URL; accepted means that the provider is well."""
+        if self._api.health_url is None:
+            return None
+        verdict, answer = await self._call("GET", self._api.health_url)
+        if answer is not None and answer.status // 100 == 2:  # any page will do
+            return Verdict(Outcome.ACCEPTED, code=str(answer.status), rule="the health URL answers")
+        return verdict
+
+    def credential_changed(self) -> bool:
+        """Whether the credential reads otherwise than what was refused last."""
+        return self._credential.changed()
+
+    async def limit_connections(self, count: int) -> int:
+        """None: over HTTP it is calls that count."""
+        return 0
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        await self._transport.close()
+
+    def _lost(self, mail: Mail) -> list[str]:
+        options = own_options(mail.options, self._facts)
+        replaced = (
+            f"options: {place} says who gets the message or which one it is" for place in self._api.body.taken(options)
+        )
+        return [*self._room.lost(mail), *replaced, *self._api.refuses(mail, options)]
+
+    def _with_message_id(self, verdict: Verdict, answer: HttpAnswer) -> Verdict:
+        where, text = self._api.message_id, _text(answer)
+        if (message_id := message_id_in(answer.headers, text, where)) is not None:
+            return replace(verdict, message_id=message_id)
+        said = f"the answer has no message id at {where}"
+        return replace(verdict, text=verdict.text or said, raw=raw_of(text, self._credential.secrets))
+
+    async def _call(
+        self, method: str, url: str, headers: Mapping[str, str] = {}, body: bytes = b""
+    ) -> tuple[Verdict, HttpAnswer | None]:
+        """One call, judged; and its answer, where one came."""
+        try:
+            credential = self._credential.header()
+        except ConfigError as error:
+            return _no_credential(error), None
+        request = HttpRequest(method, url, {**self._headers, **headers, **credential}, body)
+        answer = await self._transport.request(request, timeout_s=self._facts.timeout_s)
+        secrets = self._credential.secrets
+        if isinstance(answer, HttpFailure):
+            return judge_failure(answer.phase, answer.code, answer.text, secrets=secrets), None
+        verdict = judge(
+            answer.status,
+            answer.headers,
+            _text(answer),
+            answer.complete,
+            self._now(),
+            extra_rules=self._api.rules,
+            secrets=secrets,
+        )
+        if verdict.outcome is Outcome.MISCONFIGURED:  # not every API says 401 or 403 of a key that it refuses
+            self._credential.forget(credential)
+        return verdict, answer
+
+
+def found_at(found: str | None, message_id: str | None) -> Callable[[Answer, Any, OutgoingMessage], LookUp | None]:
+    """Reads look-ups by our id: 404 is a no; a path leads to something where the message is there.
+
+    Without a path only an object that has something in it is a yes: an empty list may be a no.
+    """
+
+    def read(answer: Answer, document: Any, _: OutgoingMessage) -> LookUp | None:
+        if answer.status == 404 and answer.kind is not Kind.HTML:
+            return LookUp(Found.MISSING, text="404")
+        if answer.status // 100 != 2 or not isinstance(document, dict | list):
+            return None
+        there = document if found is None else at(document, found)
+        if there is ABSENT or (found is None and not (isinstance(document, dict) and document)):
+            return None
+        if not there:
+            return LookUp(Found.MISSING, text=str(answer.status))
+        return LookUp(Found.ACCEPTED, id_at(document, message_id) if message_id else None, text=str(answer.status))
+
+    return read
+
+
+DEFAULT_HEADERS: Final = {"Accept": "application/json", "User-Agent": "posthouse"}
+"""Some APIs refuse a call that doesn't say who it is and what it can read."""
+
+
+def _with_defaults(headers: Mapping[str, str]) -> dict[str, str]:
+    given = {name.lower() for name in headers}
+    return {**{name: value for name, value in DEFAULT_HEADERS.items() if name.lower() not in given}, **headers}
+
+
+def _no_credential(error: ConfigError) -> Verdict:
+    return Verdict(
+        Outcome.MISCONFIGURED,
+        spends_attempt=False,
+        subject=Subject.ROUTE,
+        code="no_credential",
+        text=str(error),
+        rule="the credential can't be read",
+    )
+
+
+def _text(answer: HttpAnswer) -> str:
+    return answer.body.decode("utf-8", "replace")
