@@ -44,6 +44,7 @@ class ApiCase:
     replies: Mapping[Behaviour, Reply]  # those that are its own; the accepting one has the id `m-1`
     fields: Callable[[Received], dict[str, Any]]  # a message as it came, in the words of the sandbox
     key: Callable[[Received], str | None]  # the idempotency key or our id in it
+    is_send: Callable[[Received], bool] = lambda got: got.method == "POST"  # else it is a look-up
     look_up: Callable[[Received, Mapping[str, str]], Reply] | None = None  # with the ids it knows by our keys
     expected: Mapping[Behaviour, Meaning] = field(default_factory=dict)
     refuses: frozenset[str] = frozenset()
@@ -51,7 +52,7 @@ class ApiCase:
 
 
 class ApiHarness(ProviderHarness):
-    """Takes messages by POST and look-ups by GET."""
+    """Takes messages and look-ups."""
 
     def __init__(self, api: Api, case: ApiCase) -> None:
         self._api = api
@@ -97,8 +98,8 @@ class ApiHarness(ProviderHarness):
 
     @property
     def calls(self) -> list[Call]:
-        posted = [got for got in self._api.received if got.method == "POST"]
-        return [Call(got.body, self._case.key(got)) for got in posted]
+        sends = [got for got in self._api.received if self._case.is_send(got)]
+        return [Call(got.body, self._case.key(got)) for got in sends]
 
     @property
     def arrived(self) -> asyncio.Event:
@@ -108,7 +109,7 @@ class ApiHarness(ProviderHarness):
         self._known[key] = message_id
 
     async def _answer(self, request: web.Request, got: Received) -> web.StreamResponse:
-        if got.method == "POST":
+        if self._case.is_send(got):
             return await self._reply(request, got)
         assert self._case.look_up is not None, "this API can't be asked"
         return await self._case.look_up(got, self._known)(request, got)

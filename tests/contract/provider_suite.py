@@ -122,6 +122,7 @@ def plain_message(number: int = 1) -> OutgoingMessage:
         text="Thank you.\nBye.",
         html="<p>Thank you.</p>",
         metadata={"order": "42"},
+        date=1_800_000_000.0,
     )
 
 

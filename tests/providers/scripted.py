@@ -20,6 +20,7 @@ class ScriptedTransport:
 
     def __init__(self) -> None:
         self.answer: HttpAnswer | HttpFailure = HttpAnswer(200, {}, b'{"id":"m-1"}')
+        self.first: list[HttpAnswer | HttpFailure] = []  # one for each call, before the others
         self.requests: list[HttpRequest] = []
         self.timeouts: list[float] = []
         self.options: TransportOptions | None = None
@@ -40,7 +41,7 @@ class ScriptedTransport:
     async def request(self, request: HttpRequest, *, timeout_s: float) -> HttpAnswer | HttpFailure:
         self.requests.append(request)
         self.timeouts.append(timeout_s)
-        return self.answer
+        return self.first.pop(0) if self.first else self.answer
 
     async def close(self) -> None:
         self.closed = True

@@ -13,6 +13,7 @@ from posthouse.attachment import Alternative, Attachment
 from posthouse.content import Content, StoredFile
 from posthouse.core.outcome import Outcome
 from posthouse.errors import ConfigError
+from posthouse.providers.mime import message_bytes
 from tests.providers.messages import ADA, full_message, message
 from tests.providers.scripted import Build, ScriptedTransport
 
@@ -138,6 +139,17 @@ async def test_a_route_for_finished_messages_names_everybody_and_no_words(
 def test_all_recipients_in_one_list_would_show_bcc_unless_the_message_is_finished(build: Build) -> None:
     with pytest.raises(ConfigError, match=r"\{recipients\} in body would show every Bcc"):
         build(body=WORDS | {"to": "{recipients}"})
+
+
+async def test_a_whole_message_carries_its_parts_and_no_bcc(build: Build, wire: ScriptedTransport) -> None:
+    provider = build(body={"to": "{recipients|email}", "mime": "{mime}"})
+    assert provider.refusals(stored(FILE, LOGO, NOTED, alternatives=(CALENDAR, AMP), headers=(("X-A", "1"),))) == []
+    assert provider.refusals(stored(tags=("a",))) == ["tags: this route takes none"]
+    sent = full_message(tags=(), metadata={})
+    await provider.send(sent)
+    body = json.loads(wire.requests[0].body)
+    assert base64.b64decode(body["mime"]) == message_bytes(sent)
+    assert body["to"] == ["ada@example.com", "bob@example.com", "cc@example.com", "bcc@example.com"]
 
 
 def test_options_that_would_change_the_recipients_are_refused(build: Build) -> None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -21,6 +23,7 @@ from posthouse.providers.auth import Auth
 from posthouse.providers.body import Body, encoded
 from posthouse.providers.carrying import Mail, Room, not_carried, refused_by_settings
 from posthouse.providers.credential import Credential
+from posthouse.providers.look_ups import LookUpSteps, Question
 from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.remaining import for_those_left
@@ -45,7 +48,7 @@ def as_json(fields: Any, _: OutgoingMessage) -> Payload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpCall:
-    """How the API is asked, with GET, whether it has a send.
+    """How the API is asked, with one GET, whether it has a send.
 
     `read` gets the answer, its decoded JSON (None where it is none) and the message; it gives None where the answer
     says neither yes nor no. A no must be certain: the message is sent again for it.
@@ -54,6 +57,11 @@ class LookUpCall:
     url: Callable[[OutgoingMessage, Options], str]
     read: Callable[[Answer, Any, OutgoingMessage], LookUp | None]
     lag_s: float  # how long after a call the API may not know the message yet
+    kept_s: float = math.inf  # how long it knows a message: about an older one its no means nothing
+
+    def first(self, message: OutgoingMessage, options: Options) -> Question:
+        """The only call."""
+        return Question(self.url(message, options), lambda answer, document: self.read(answer, document, message))
 
 
 def _nothing_more(_: Mail, __: Options) -> Iterable[str]:
@@ -82,7 +90,7 @@ class Api:
     rules: Sequence[Rule] = ()  # what it means otherwise than the general rules say; asked before them
     message_id: str = "id"  # where the answer has it: `messages.0.id` or `header:x-message-id`
     complete: Callable[[Verdict, Any, OutgoingMessage], Verdict] = _as_judged  # an acceptance, with the answer's JSON
-    look_up: LookUpCall | None = None
+    look_up: LookUpCall | LookUpSteps | None = None
     health_url: str | None = None
 
 
@@ -139,13 +147,18 @@ class ApiProvider:
         asked = self._api.look_up
         if asked is None:
             return LookUp(Found.UNSURE, text="this route can't be asked")
-        url = asked.url(message, own_options(message.options, self._facts))
-        verdict, answer = await self._call("GET", url)
-        if answer is None:
-            return LookUp(Found.UNSURE, text=f"{verdict.code} {verdict.text}")
-        text = _text(answer)
-        found = asked.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text), message)
-        return found or LookUp(Found.UNSURE, text=f"{verdict.code} {verdict.text or 'no usable answer'}")
+        step: Question | LookUp | None = asked.first(message, own_options(message.options, self._facts))
+        if step is None:
+            return LookUp(Found.UNSURE, text="this route can't be asked for such an address")
+        try:
+            async with asyncio.timeout(self._facts.timeout_s):  # of all steps together: a lease is held for no longer
+                while isinstance(step, Question):
+                    step = await self._ask(step)
+        except TimeoutError:
+            return LookUp(Found.UNSURE, text="no end to the look-up within the timeout")
+        if step.found is Found.MISSING and self._now() - message.date > asked.kept_s:
+            return LookUp(Found.UNSURE, text="the send is older than what the provider keeps")
+        return step
 
     async def health(self) -> Verdict | None:
         """Asks the health URL; accepted means that the provider is well."""
@@ -181,6 +194,16 @@ class ApiProvider:
             return replace(verdict, message_id=message_id)
         said = f"the answer has no message id at {where}"
         return replace(verdict, text=verdict.text or said, raw=raw_of(text, self._credential.secrets))
+
+    async def _ask(self, question: Question) -> Question | LookUp:
+        """One call of a look-up: what it says, or the next one."""
+        headers = {"Content-Type": "application/json"} if question.body else {}
+        verdict, answer = await self._call("POST" if question.body else "GET", question.url, headers, question.body)
+        if answer is None:
+            return LookUp(Found.UNSURE, text=f"{verdict.code} {verdict.text}")
+        text = _text(answer)
+        step = question.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text))
+        return step or LookUp(Found.UNSURE, text=f"{verdict.code} {verdict.text or 'no usable answer'}")
 
     async def _call(
         self, method: str, url: str, headers: Mapping[str, str] = {}, body: bytes = b""

@@ -57,3 +57,13 @@ def basic(secrets: Mapping[str, Secret]) -> Auth:
         return LetIn({"Authorization": f"Basic {both}"}, (both, password or username))
 
     return Auth(secrets, make)
+
+
+def basic_as(username: str, api_key: Secret) -> Auth:
+    """The same, under a name that is no secret."""
+
+    def make(values: Mapping[str, str]) -> LetIn:
+        both = base64.b64encode(f"{username}:{values['api_key']}".encode()).decode()
+        return LetIn({"Authorization": f"Basic {both}"}, (both, values["api_key"]))
+
+    return Auth({"api_key": api_key}, make)

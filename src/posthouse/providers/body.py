@@ -21,7 +21,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NOTHING: Final = object()
 _EMPTY: Final[tuple[object, ...]] = (None, [], {}, ())
 
-_WHO_AND_WHICH: Final = frozenset({"to", "cc", "bcc", "recipients", "id", "metadata"})
+_WHO_AND_WHICH: Final = frozenset({"to", "cc", "bcc", "recipients", "id", "metadata", "mime"})
 """Who gets the message, and which one it is: what no option may replace."""
 
 DEFAULT_BODY: Final[Mapping[str, Any]] = {

@@ -197,8 +197,8 @@ class HttpSettings(ApiSettings):
         finished_alone = body.takes("raw") and not (body.takes("text") or body.takes("html"))
         needed = ("to",) if finished_alone else ("to", "from", "subject")
         missing = {name for name in needed if not body.takes(name)} - self.ignore
-        if "recipients" in body.uses and not finished_alone:
-            raise ValueError("{recipients} in body would show every Bcc; it is for finished messages, {raw}, alone")
+        if "recipients" in body.uses and not (finished_alone or "mime" in body.uses):
+            raise ValueError("{recipients} in body would show every Bcc; it is for finished messages, {raw} or {mime}")
         if missing:
             name = sorted(missing)[0]
             hint = "" if name == "to" else f' (or set ignore = ["{name}"])'

@@ -18,6 +18,7 @@ from email_validator import validate_email
 
 from posthouse.address import Address
 from posthouse.attachment import AMP_TYPE, CALENDAR_TYPE, Alternative, Attachment
+from posthouse.providers.mime import message_bytes
 from posthouse.providers.port import OutgoingMessage
 
 OUR_ID: Final = "posthouse_id"
@@ -88,6 +89,7 @@ PLACEHOLDERS: Final = {
     "files": Pipe(Item.FILE, True, lambda m: [a for a in m.attachments if not a.inline]),
     "inline": Pipe(Item.FILE, True, lambda m: [a for a in m.attachments if a.inline]),
     "raw": Pipe(Item.TEXT, False, lambda m: None if m.raw is None else _in_base64(m.raw)),
+    "mime": Pipe(Item.TEXT, False, lambda m: _in_base64(message_bytes(m))),
     "headers": Pipe(Item.PAIRS, False, lambda m: m.headers),
     "tags": Pipe(Item.TEXT, True, lambda m: m.tags),
     "metadata": Pipe(Item.PAIRS, False, _metadata),
@@ -101,11 +103,15 @@ CARRIES: Final[Mapping[str, frozenset[str]]] = {
     "recipients": frozenset({"to", "cc", "bcc"}),
     "alternatives": frozenset({"amp", "calendar", "alternatives"}),
     "attachments": frozenset({"files", "inline"}),
+    "mime": frozenset(
+        "from reply_to subject text html alternatives amp calendar files inline part_headers headers raw "
+        "message_id".split()
+    ),
 }
 """Placeholders that carry more than the part they are named for."""
 
 
-def _wire(address: Address) -> str:
+def wire(address: Address) -> str:
     """The bare address with its domain in ASCII, which every API takes."""
     local, _, domain = address.email.rpartition("@")
     return address.email if domain.isascii() else f"{local}@{_ascii_domain(address.email)}"
@@ -117,11 +123,11 @@ def _ascii_domain(email: str) -> str:
 
 def as_text(address: Address) -> str:
     """`"Ada" <ada@example.com>`."""
-    return str(address if address.email.isascii() else Address(_wire(address), address.name))
+    return str(address if address.email.isascii() else Address(wire(address), address.name))
 
 
 def _as_object(email: str = "email", name: str = "name") -> Callable[[Address], dict[str, str]]:
-    return lambda a: {email: _wire(a), name: a.name} if a.name else {email: _wire(a)}
+    return lambda a: {email: wire(a), name: a.name} if a.name else {email: wire(a)}
 
 
 def _in_base64(content: bytes) -> str:
@@ -215,7 +221,7 @@ _ALTERNATIVE: Final = frozenset({Item.ALTERNATIVE})
 
 FILTERS: Final[Mapping[str, tuple[_Filter, ...]]] = {
     "text": (_Filter(_ADDRESS, lambda pipe: pipe.each(as_text, Item.TEXT)),),
-    "email": (_Filter(_ADDRESS, lambda pipe: pipe.each(_wire, Item.TEXT)),),
+    "email": (_Filter(_ADDRESS, lambda pipe: pipe.each(wire, Item.TEXT)),),
     "name": (_Filter(_ADDRESS, lambda pipe: pipe.each(lambda a: a.name or None, Item.TEXT)),),
     "object": (
         _Filter(_ADDRESS, lambda pipe, *names: pipe.each(_as_object(*names), Item.PLAIN), words=frozenset({0, 2})),

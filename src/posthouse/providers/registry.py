@@ -15,9 +15,11 @@ from posthouse.providers.api import Api, ApiProvider
 from posthouse.providers.api_settings import ApiSettings
 from posthouse.providers.http import http_api
 from posthouse.providers.http_settings import HttpSettings
+from posthouse.providers.mailgun import MailgunSettings, mailgun_api
 from posthouse.providers.port import Provider
 from posthouse.providers.postmark import PostmarkSettings, postmark_api
 from posthouse.providers.resend import ResendSettings, resend_api
+from posthouse.providers.sendgrid import SendgridSettings, sendgrid_api
 from posthouse.providers.smtp import SmtpProvider
 from posthouse.providers.smtp_settings import SmtpSettings
 from posthouse.providers.smtp_wire import Connect, connect
@@ -71,8 +73,10 @@ def _build_smtp(context: BuildContext, settings: Settings) -> Provider:
 
 PROVIDERS: Final = {
     "http": _over_http(HttpSettings, http_api),
+    "mailgun": _over_http(MailgunSettings, mailgun_api),
     "postmark": _over_http(PostmarkSettings, postmark_api),
     "resend": _over_http(ResendSettings, resend_api),
+    "sendgrid": _over_http(SendgridSettings, sendgrid_api),
     "smtp": ProviderKind(SmtpSettings, _build_smtp),
 }
 
