@@ -19,7 +19,7 @@ from tests.contract.api_harness import ApiCase, ApiHarness, api_harness
 from tests.contract.provider_suite import SECRET, Behaviour, ProviderSuite
 from tests.providers.loopback import Received, Reply, answer
 from tests.providers.messages import ADA, BOB, content, full_message, message
-from tests.providers.scripted import Build, ScriptedTransport
+from tests.providers.scripted import NOW, Build, ScriptedTransport
 from tests.worker.stage import Stage, email, play
 
 NAMES = {
@@ -303,9 +303,17 @@ async def test_the_search_says_no_only_where_it_is_certain(
     postmark: Provider, wire: ScriptedTransport, status: int, body: Any, found: Found
 ) -> None:
     wire.replies_json(status, body)
-    said = await postmark.look_up(message())
+    said = await postmark.look_up(message(date=NOW))
     assert said.found is found
     assert said.message_id == ("m-7" if found is Found.ACCEPTED else None)
+
+
+@pytest.mark.parametrize(("age_s", "found"), [(7 * 86400 - 1, Found.MISSING), (7 * 86400 + 1, Found.UNSURE)])
+async def test_the_search_says_nothing_about_what_postmark_does_not_keep_any_more(
+    postmark: Provider, wire: ScriptedTransport, age_s: float, found: Found
+) -> None:
+    wire.replies_json(200, {"TotalCount": 0, "Messages": []})
+    assert (await postmark.look_up(message(date=NOW - age_s))).found is found
 
 
 async def test_the_search_that_was_cut_off_is_unsure(postmark: Provider, wire: ScriptedTransport) -> None:

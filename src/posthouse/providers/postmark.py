@@ -26,7 +26,7 @@ from posthouse.providers.limits import metadata_beyond, recipients_beyond, size_
 from posthouse.providers.mime import message_id_of
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.port import OutgoingMessage
-from posthouse.setting_values import Duration
+from posthouse.setting_values import Duration, PositiveDuration
 
 KIND: Final = "postmark"
 
@@ -72,6 +72,13 @@ class PostmarkSettings(ApiSettings):
             "Postmark doesn't publish it; seconds are usual."
         ),
     )
+    retention: PositiveDuration = Field(
+        "7d",  # type: ignore[assignment]
+        description=(
+            "How long Postmark keeps a message for its search: about an older one its no means nothing. It is 45 days "
+            "where nobody changed it, and 7 at least."
+        ),
+    )
     metadata_pairs_max: int = Field(
         10, ge=1, description="The most metadata that Postmark takes, our own id being one pair; not certain."
     )
@@ -91,7 +98,9 @@ def postmark_api(settings: PostmarkSettings) -> Api:
         rules=RULES,
         message_id="MessageID",
         complete=_without_inactive,
-        look_up=LookUpCall(url=partial(_search, settings), read=_found, lag_s=settings.look_up_lag),
+        look_up=LookUpCall(
+            url=partial(_search, settings), read=_found, lag_s=settings.look_up_lag, kept_s=settings.retention
+        ),
         health_url=settings.health_url,
     )
 
