@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 import pytest
 from sqlalchemy import delete, update
 
-from posthouse.core.routing import RoutePlan
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.schema import sends, workers
 from tests.worker.stage import EPOCH, Stage, email, emails, play
@@ -92,8 +91,8 @@ def test_a_claim_whose_answer_was_lost_is_given_back_unsent(monkeypatch: pytest.
         claim = stage.store.queue.claim
         lost: list[Any] = []
 
-        def claim_and_lose_the_answer(lane: str, count: int, worker: int, now: float, routes: RoutePlan) -> Any:
-            claimed = claim(lane, count, worker, now, routes)
+        def claim_and_lose_the_answer(*given: Any) -> Any:
+            claimed = claim(*given)
             if lost:
                 return claimed
             lost.extend(claimed)

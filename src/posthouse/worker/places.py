@@ -46,14 +46,15 @@ class Places:
         self._pulse = pulse
         self._dead_after_s = dead_after_s
         self._now = now
-        self._held = dict.fromkeys(self._totals, 0)
-        self._fair = dict.fromkeys(self._totals, 0)
+        self._held = dict.fromkeys(self._totals, 0)  # as the others know it
+        self._fair = dict.fromkeys(self._totals, 0)  # a call beyond it may end, but none begins
         self._missed_at: dict[str, float] = {}
         self._missed = asyncio.Event()
 
     def allowed(self, route: str) -> int:
         """How many calls at once this worker may make on the route, whatever else holds it."""
-        return min(self._facts[route].concurrency, self._held.get(route, self._facts[route].concurrency))
+        concurrency = self._facts[route].concurrency
+        return min(concurrency, self._held[route], self._fair[route]) if route in self._totals else concurrency
 
     def miss(self, route: str) -> None:
         """Says that a call could start if there were a place for it."""
@@ -90,7 +91,7 @@ class Places:
             return False
         keep = min(before, max(used, self._fair[route] if wants else 0))
         if keep < before:
-            self._held[route] = keep  # no new call beyond it, from now on
+            self._held[route] = keep
             keep = max(keep, await self._providers[route].limit_connections(keep))
         mine = Holding(self._worker, keep, wanted)
         granted = await self._access.run(
