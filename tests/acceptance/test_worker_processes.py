@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 
+from posthouse.core.switches import Scope, Switch
 from tests.acceptance.conftest import MakeSandbox
 from tests.acceptance.installation import (
     DEADLINE_S,
@@ -86,7 +87,7 @@ def test_eight_workers_accept_each_of_two_thousand_once_and_obey_a_pause_within_
     sandbox.set_faults("slow=500ms")
     on_postgresql.enqueue(emails(more, first=count))
     until(lambda: sandbox.arrived > count + 50, "all are busy again")
-    on_postgresql.run("pause", "--all", "--why", "a test")
+    on_postgresql.store.switches.pause(Switch(Scope.ALL, "", "a test", since=time.time()))
     time.sleep(1.0)  # the promise
     arrived = sandbox.arrived
     time.sleep(1.0)

@@ -14,6 +14,7 @@ from sqlalchemy import select
 
 from posthouse.core.lanes import TURNS, group_of, service_of
 from posthouse.core.lifecycle import Status
+from posthouse.core.limits import Rate
 from posthouse.core.pace import HORIZON_S, LATE_MAX_S, SLACK_SHARE
 from posthouse.core.policy import OnUnknown, Priority
 from posthouse.core.sends import Via
@@ -405,7 +406,8 @@ def a_code_begins_soon_when_all_is_well(world: World) -> None:
             continue
         meanwhile = [call.recipients for call in world.calls if send.due < call.at <= send.begun]
         count, per_s = route.rate or (1, 0.0)
-        allowed = SOON_S + sum(meanwhile) * per_s / (count + 1 - route.burst)
+        interval_s = Rate(count, per_s, route.burst, slack_s=SLACK_SHARE * min(per_s, 1.0)).interval_s
+        allowed = SOON_S + sum(meanwhile) * interval_s
         assert send.begun - send.due <= allowed, f"{send.key} waited for {send.begun - send.due:.1f} s"
 
 

@@ -76,10 +76,9 @@ class Reconciler:
         lease_s = LEASE_MARGIN_S + max((facts.timeout_s for facts in self._routes.facts.values()), default=0.0)
         steps = 0
         while self._pulse.may_start and not self._stopping:
-            await self._routes.refresh(HEALTH_AGE_MAX_S)
-            await self._gates.refresh()
             taken = await self._claims.take_unknown(STEPS_AT_ONCE, lease_s)
             if taken:
+                await self._routes.refresh(HEALTH_AGE_MAX_S)
                 await self._gates.refresh()
             await asyncio.gather(*(self._step(send) for send in taken))
             steps += len(taken)
