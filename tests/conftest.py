@@ -23,6 +23,7 @@ from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import migrate
 from posthouse.store.schema import metadata
 from posthouse.store.store import Store
+from tests.migrated import sqlite_url
 
 TEMPLATE = "posthouse_template"
 MYSQL_URL = "mysql://root@127.0.0.1:3306/"
@@ -163,11 +164,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             names = ", ".join(table.name for table in metadata.sorted_tables)
             connection.execute(f"TRUNCATE {names} RESTART IDENTITY".encode())
         return url
-    url = f"sqlite:///{tmp_path / 'posthouse.db'}"
-    database = open_database(url, time.time)
-    migrate(database)
-    database.close()
-    return url
+    return sqlite_url(tmp_path)
 
 
 @pytest.fixture

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from posthouse.store.database import open_database
-from posthouse.store.migrate import migrate
 from tests.acceptance.installation import Installation
 from tests.acceptance.postgres_outage import StoppablePostgres
 from tests.acceptance.sandbox_thread import SandboxThread
 from tests.conftest import OwnPostgres
+from tests.migrated import sqlite_url
 
 MakeSandbox = Callable[..., SandboxThread]
-
-
-def sqlite_url(folder: Path) -> str:
-    """A migrated SQLite file."""
-    url = f"sqlite:///{folder / 'posthouse.db'}"
-    database = open_database(url, time.time)
-    migrate(database)
-    database.close()
-    return url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from tests.acceptance.conftest import sqlite_url
 from tests.acceptance.installation import Installation
 from tests.integration.policy_server import PolicyServer, go_on
 from tests.integration.postfix import Postfix, own_postfix
+from tests.migrated import sqlite_url
 
 pytest.register_assert_rewrite("tests.integration.hard_messages")
 

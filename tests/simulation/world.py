@@ -25,13 +25,12 @@ from posthouse.outbox import Outbox
 from posthouse.providers.registry import build_provider
 from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.smtp import SmtpConnections
-from posthouse.store.database import open_database
-from posthouse.store.migrate import migrate
 from posthouse.store.retention import Limits
 from posthouse.store.store import Store
 from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
 from posthouse.worker.supervisor import Worker
+from tests.migrated import in_memory
 from tests.simulation.calls import Call, Noting
 from tests.simulation.gates import (
     DOMAINS,
@@ -167,8 +166,7 @@ class Simulation:
         gated, crowded = draw_kind(chance)
         config = parse_config(self._document(natures, gated, crowded), environment={})
         faults_until_s = chance.uniform(60, 200)
-        database = open_database("sqlite://", self._now)
-        migrate(database)
+        database = in_memory(self._now)
         apis = {name: draw_api(chance, nature, self._now(), faults_until_s) for name, nature in natures.items()}
         servers = {nature.host: self._server(apis[name]) for name, nature in natures.items()}
         network = Network(servers, random.Random(chance.random()))

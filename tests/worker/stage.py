@@ -33,8 +33,6 @@ from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.fault_text import parse_fault
 from posthouse.sandbox.faults import CallKind, FaultPlan
 from posthouse.sandbox.ledger import Ledger
-from posthouse.store.database import open_database
-from posthouse.store.migrate import migrate
 from posthouse.store.retention import Limits
 from posthouse.store.schema import sends
 from posthouse.store.store import Store
@@ -43,6 +41,7 @@ from posthouse.worker.canaries import CanarySettings
 from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
 from posthouse.worker.supervisor import Worker
+from tests.migrated import in_memory
 from tests.simulation.machines import (
     Process,
     SimulatedDatabase,
@@ -133,8 +132,7 @@ class Stage:
     """A database, an application, providers, and any number of workers; `configure` before anything else."""
 
     def __init__(self) -> None:
-        self.store = Store(open_database("sqlite://", self.now))
-        migrate(self.store.database)
+        self.store = Store(in_memory(self.now))
         self.database = SimulatedDatabase()
         self.apis: dict[str, SandboxApi] = {}
         self.scripted: dict[str, Scripted] = {}
@@ -179,7 +177,7 @@ class Stage:
             "templates": str(templates),
             "routes": tables,
             "types": types or {},
-            "worker": worker or {},
+            "worker": {"poll_max": "1s", **(worker or {})},
             **more,
         }
         self._config = parse_config(document, environment={})

@@ -53,7 +53,7 @@ def test_a_stopped_route_is_told_once_however_many_workers_find_out(answer: Http
         stage.enqueue(*emails(20))
         for _ in range(3):
             stage.worker()
-        await asyncio.sleep(300)
+        await asyncio.sleep(100)
         assert chat.heard == ["Posthouse: route main: it is stopped, its sends wait: 401 the key is wrong"]
         assert stage.statuses() == {"pending": 20}
 
