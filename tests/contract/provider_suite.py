@@ -34,7 +34,7 @@ from tests.contract.message_parts import PARTS, Part
 SECRET = "swordfish-9f8e7d6c"
 """The credential of every provider in this suite. Servers echo it where they can."""
 
-TIMEOUT_S = 0.5
+TIMEOUT_S = 1.0
 
 
 class Behaviour(StrEnum):

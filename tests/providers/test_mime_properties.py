@@ -156,10 +156,10 @@ def _file(file: Attachment) -> Tree:
 
 
 def alike(tree: Tree, *, alone: bool = True) -> Tree:
-    """But for the last line's end of a text that is the whole message: there SMTP adds one."""
+    """But for the last line's end of what is the whole message and not encoded: there SMTP adds one."""
     kind, inside = tree
     if isinstance(inside, Leaf):
-        ends = alone and not inside.disposition
+        ends = alone and (not inside.disposition or kind == "message/rfc822")
         return kind, replace(inside, content=inside.content.removesuffix(b"\r\n")) if ends else inside
     return kind, tuple(alike(part, alone=False) for part in inside)
 
