@@ -21,7 +21,7 @@ demo: setup  ## the whole story in half a minute
 	@$(BIN)/posthouse demo $(ARGS)
 
 test: setup  ## every test (brings its own PostgreSQL)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 # "No configuration": Debian's own Postfix has nothing to start with. Another mail server is not replaced.
 servers:  ## install the mail servers that tests talk to (Debian, as root)

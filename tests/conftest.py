@@ -36,6 +36,17 @@ def missing(said: str) -> NoReturn:
     pytest.skip(said)
 
 
+# TRUNCATE makes new files: several times as slow.
+EMPTY_POSTGRESQL = "; ".join(
+    [f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)]
+    + [
+        f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), 1, false)"
+        for table in metadata.sorted_tables
+        if table.autoincrement_column is not None
+    ]
+).encode()
+
+
 class OwnPostgres:
     """A PostgreSQL server of this test session's own."""
 
@@ -160,9 +171,8 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return url
     if request.param == "postgresql":
         url = str(request.getfixturevalue("_shared_postgresql_url"))
-        with psycopg.connect(url, autocommit=True) as connection:
-            names = ", ".join(table.name for table in metadata.sorted_tables)
-            connection.execute(f"TRUNCATE {names} RESTART IDENTITY".encode())
+        with psycopg.connect(url) as connection:
+            connection.execute(EMPTY_POSTGRESQL)
         return url
     return sqlite_url(tmp_path)
 

@@ -64,10 +64,10 @@ def test_a_parent_finds_out_itself_what_would_end_every_process(
     assert (ran.returncode, "configure one as [routes.main]" in ran.stderr) == (2, True)
 
 
-def test_eight_workers_accept_each_of_two_thousand_once_and_obey_a_pause_within_a_second(
+def test_eight_workers_accept_each_of_a_thousand_once_and_obey_a_pause_within_a_second(
     on_postgresql: Installation, sandbox: SandboxThread
 ) -> None:
-    count, more = 2000, 1200
+    count, more = 1000, 1000
     on_postgresql.configure(
         {"main": http_route(sandbox, key=False, concurrency=8)}, worker={**HASTY, "heartbeat": "1s", "dead_after": "9s"}
     )
@@ -107,7 +107,7 @@ def test_four_processes_keep_to_one_rate_as_the_receiver_counts(
     on_postgresql: Installation, sandbox: SandboxThread
 ) -> None:
     """What the network and a busy machine move together is allowed for; each for itself they would send 200."""
-    count = 250
+    count = 150
     on_postgresql.configure({"main": http_route(sandbox, rate="50/second")})
     on_postgresql.enqueue(emails(count))
     parent = on_postgresql.worker("--processes", "4", at_work=4)

@@ -32,7 +32,7 @@ from tests.simulation.calls import Noting
 from tests.simulation.routes import draw_natures
 from tests.simulation.world import World, simulate
 
-SEEDS = int(os.environ.get("POSTHOUSE_SIMULATION_SEEDS", "60"))
+SEEDS = int(os.environ.get("POSTHOUSE_SIMULATION_SEEDS", "40"))
 SEEDS_A_TEST = 10
 WORLDS_MAX = 10
 FIRST = int(os.environ.get("POSTHOUSE_SIMULATION_FIRST", "0"))
