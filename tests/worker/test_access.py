@@ -58,3 +58,32 @@ def test_other_faults_say_nothing_about_the_database(caplog: pytest.LogCaptureFi
 
     run(main())
     assert not caplog.records
+
+
+def away_after(_: int) -> None:
+    away()
+
+
+class Slow:
+    """Takes as long for each call as its first argument says, in seconds."""
+
+    async def run(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(args[0])
+        return call(*args)
+
+
+def test_an_answer_that_was_asked_for_before_the_outage_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def main() -> None:
+        access = StoreAccess(Slow(), asyncio.get_running_loop().time)
+        early = asyncio.create_task(access.run(abs, 2))
+        with pytest.raises(DatabaseUnavailable):
+            await access.run(away_after, 1)
+        await early
+        assert access.away
+        await access.run(abs, 3)
+        assert not access.away
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records][1:] == ["the database is back after 4 s"]

@@ -29,7 +29,9 @@ class StoreAccess:
         return self._away_since is not None
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """One store call. Raises DatabaseUnavailable."""
+        """One store call. Raises DatabaseUnavailable. An answer asked for before another call failed doesn't say that
+        the database is back."""
+        begun_at = self._clock()
         try:
             result = await self._executor.run(call, *args, **kwargs)
         except DatabaseUnavailable as error:
@@ -37,7 +39,7 @@ class StoreAccess:
                 self._away_since = self._clock()
                 log.error("%s; no call is started and every result is kept until it is back", error)
             raise
-        if self._away_since is not None:
+        if self._away_since is not None and begun_at >= self._away_since:
             log.warning("the database is back after %.0f s", self._clock() - self._away_since)
             self._away_since = None
         return result
