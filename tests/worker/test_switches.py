@@ -26,7 +26,7 @@ def resume(stage: Stage, scope: Scope, value: str = "") -> float:
 
 def busy(stage: Stage, count: int = 2000) -> None:
     """Eight workers with much to do."""
-    stage.sandbox("main", "slow=100ms")
+    stage.sandbox("main", "slow=300ms")
     stage.configure({"main": {"concurrency": 8}}, {"newsletter": {"priority": "bulk"}, "code": {"priority": "urgent"}})
     stage.enqueue(*(email(n, type="newsletter", service="shop") for n in range(count)))
     for _ in range(8):
