@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 
+from posthouse.core.pace import LATE_MAX_S
 from posthouse.core.switches import Scope, Switch
 from tests.acceptance.conftest import MakeSandbox
 from tests.acceptance.installation import (
@@ -103,17 +104,15 @@ def test_eight_workers_accept_each_of_a_thousand_once_and_obey_a_pause_within_a_
     assert on_postgresql.store.control.workers() == []
 
 
-def test_four_processes_keep_to_one_rate_as_the_receiver_counts(
-    on_postgresql: Installation, sandbox: SandboxThread
-) -> None:
-    """What a busy machine moves together is allowed for: each for itself they would send 200. To the call it is
-    counted in virtual time."""
+def test_four_processes_keep_to_one_rate(on_postgresql: Installation, sandbox: SandboxThread) -> None:
+    """As their calls began, which on a busy machine may be late by LATE_MAX_S: each for itself they would begin 200."""
     count = 150
     on_postgresql.configure({"main": http_route(sandbox, rate="50/second")})
     on_postgresql.enqueue(emails(count))
     parent = on_postgresql.worker("--processes", "4", at_work=4)
+    until(lambda: sandbox.arrived >= count, "all have arrived")  # to read the rows meanwhile would hold up the sandbox
     on_postgresql.until_status({"accepted": count})
-    times = sorted(acceptance.at for acceptance in sandbox.acceptances())
+    times = sorted(on_postgresql.attempts(key)[0]["started_at"] for key in on_postgresql.rows())
     most = max(sum(at <= other < at + 1.0 for other in times) for at in times)
-    assert most <= 2 * 50
+    assert most <= 51 + 50 * LATE_MAX_S
     assert parent.stopped() == 0
