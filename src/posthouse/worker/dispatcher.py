@@ -105,7 +105,8 @@ class Dispatcher:
         """Until a slot becomes free, or this long at most; spread, so that many workers don't ask at once."""
         if wait_s <= GATHER_S:
             await asyncio.sleep(wait_s)
-        if self._stopping or wait_s <= GATHER_S:
+            return
+        if self._stopping:
             return
         spread = wait_s * (0.8 + 0.4 * self._chance.random())
         try:
