@@ -366,6 +366,7 @@ def retention_limits(config: Config) -> Limits:
         raw_answers_s=kept.raw_answers,
         sends_s=kept.sends,
         families_s=max([FAMILIES_KEPT_S, *cooldowns]),
+        events_s=kept.events,
     )
 
 

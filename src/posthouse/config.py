@@ -307,6 +307,7 @@ class RetentionSettings(Settings):
     contents: PositiveDuration = Field("30d", description="Bodies, variables and files of ended sends.")  # type: ignore[assignment]
     attempts: PositiveDuration = Field("90d", description="The time-line of attempts.")  # type: ignore[assignment]
     raw_answers: PositiveDuration = Field("7d", description="What providers answered, word for word.")  # type: ignore[assignment]
+    events: PositiveDuration = Field("400d", description="What was heard of sends, and what of it could not be read.")  # type: ignore[assignment]
     sends: PositiveDuration = Field("400d", description="The ledger itself. A key can be used again after this.")  # type: ignore[assignment]
 
 

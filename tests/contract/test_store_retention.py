@@ -9,14 +9,15 @@ import pytest
 from sqlalchemy import delete, event, func, insert, select, update
 
 from posthouse.attachment import Attachment
+from posthouse.core.events import Event, EventKind
 from posthouse.core.lifecycle import OPEN, TERMINAL, Status
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.store import retention as retention_module
 from posthouse.store.blobs import PURGE_AFTER_S, REUSE_S
 from posthouse.store.database import Database
 from posthouse.store.retention import BATCH_ROWS, BLOBS_EVERY_S, Limits, Retention
-from posthouse.store.schema import attempts, blob_parts, blob_uses, blobs, contents, sends
-from tests.contract.store_support import CODE, DAY_S, RECEIPT, Bench, accepted, email, outbox, report
+from posthouse.store.schema import attempts, blob_parts, blob_uses, blobs, contents, events, quarantine, sends
+from tests.contract.store_support import CODE, DAY_S, RECEIPT, Bench, accepted, at, email, outbox, report
 
 LIMITS = Limits(contents_s=DAY_S, attempts_s=20 * DAY_S, raw_answers_s=2 * DAY_S, sends_s=60 * DAY_S)
 
@@ -314,3 +315,15 @@ def test_an_enqueue_waits_for_no_purge(bench: Bench, open_another: Callable[[], 
 
     assert files(bench) == (4, 4, 4)
     assert body_of(bench, "new", Attachment(bytes([2]))) == bytes([2])
+
+
+def test_what_was_heard_long_ago_goes(bench: Bench) -> None:
+    for now in (bench.now - 500 * DAY_S, bench.now):
+        bench.store.events.store("main", [Event(EventKind.DELIVERED, now, "ada@example.com")], {}, now)
+        bench.store.events.quarantine("main", {f"d-{now}": "{}"}, "it has no event", now)
+
+    purge(bench, 0.0)
+
+    with bench.store.database.read() as connection:
+        assert list(connection.scalars(select(events.c.received_at))) == [at(bench.now)]
+        assert list(connection.scalars(select(quarantine.c.received_at))) == [at(bench.now)]

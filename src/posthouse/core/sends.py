@@ -46,6 +46,7 @@ class Via(StrEnum):
     LOOK_UP = "look-up"  # the reconciler asked the provider
     REAPER = "reaper"  # written for a dead worker
     PERSON = "person"  # `posthouse resolve`
+    EVENT = "event"  # the provider told of it by itself
 
 
 @dataclass(frozen=True, slots=True)

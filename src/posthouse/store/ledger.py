@@ -16,7 +16,7 @@ from posthouse.core.outlook import Waiting
 from posthouse.core.sends import SendState
 from posthouse.errors import UnknownSend
 from posthouse.store.database import Database
-from posthouse.store.schema import Instant, attempts, audit, contents, sends, status_is
+from posthouse.store.schema import Instant, attempts, audit, contents, events, sends, status_is
 from posthouse.text import unstorable
 
 FIND_SCANNED_ROWS: Final = 100_000
@@ -42,6 +42,7 @@ class Story:
     splits: list[Json] = field(default_factory=list)  # the sends that were split off this one
     carrier: Json | None = None  # the send that this one goes out in
     combined: list[Json] = field(default_factory=list)  # the sends that go out in this one
+    events: list[Json] = field(default_factory=list)  # what was heard of it
 
     @property
     def state(self) -> SendState:
@@ -107,6 +108,7 @@ class Ledger:
             parts = select(sends).where(sends.c.split_from == row.id).order_by(sends.c.id)
             joined = select(sends).where(sends.c.combined_into == row.id).order_by(sends.c.id)
             carrier = select(sends).where(sends.c.id == row.combined_into)
+            heard = select(events).where(events.c.send_id == row.id).order_by(events.c.at, events.c.id)
             return Story(
                 send=dict(row._mapping),
                 attempts=_all(connection, tried),
@@ -115,6 +117,7 @@ class Ledger:
                 splits=_all(connection, parts),
                 carrier=None if row.combined_into is None else next(iter(_all(connection, carrier)), None),
                 combined=_all(connection, joined),
+                events=_all(connection, heard),
             )
 
     def find(

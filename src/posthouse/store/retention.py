@@ -7,7 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, literal, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    literal,
+    select,
+    true,
+    update,
+)
 
 from posthouse.core.lifecycle import TERMINAL
 from posthouse.store.blobs import PURGE_AFTER_S
@@ -20,7 +33,9 @@ from posthouse.store.schema import (
     blob_uses,
     blobs,
     contents,
+    events,
     families,
+    quarantine,
     sends,
     status_is,
 )
@@ -40,6 +55,7 @@ BLOBS_EVERY_S: Final = 3600.0
 
 
 FAMILIES_KEPT_S: Final = 86400.0
+EVENTS_KEPT_S: Final = 400 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +67,7 @@ class Limits:
     raw_answers_s: float
     sends_s: float
     families_s: float = FAMILIES_KEPT_S  # no shorter than any cooldown
+    events_s: float = EVENTS_KEPT_S
 
 
 @dataclass(slots=True)
@@ -88,6 +105,8 @@ class Retention:
             self._purge_raw_answers(now - limits.raw_answers_s),
             self._purge_attempts(now - limits.attempts_s),
             self._purge_sends(now - limits.sends_s),
+            self._purge_received(events, now - limits.events_s),
+            self._purge_received(quarantine, now - limits.events_s),
             self._purge_families(now - limits.families_s),
             self._purge_blobs(now),
         ]
@@ -161,6 +180,15 @@ class Retention:
             remove_contents(connection, ids)
             remove(connection, attempts.c.send_id, ids, "email_attempts_once")
             remove(connection, sends.c.id, ids)
+            return len(ids) == BATCH_ROWS
+
+    def _purge_received(self, table: Table, before: float) -> bool:
+        """Deletes what came in before."""
+        old = select(table.c.id).where(table.c.received_at < literal(before, Instant)).order_by(table.c.received_at)
+        with self._database.write() as connection:
+            ids = connection.scalars(old.limit(BATCH_ROWS)).all()
+            if ids:
+                remove(connection, table.c.id, ids)
             return len(ids) == BATCH_ROWS
 
     def _purge_families(self, before: float) -> bool:

@@ -151,6 +151,7 @@ sends = Table(
     Index("email_sends_failed", "id", **_only(Status.FAILED)),
     Index("email_sends_to_address", "to_address", "id"),
     Index("email_sends_message_id", "message_id"),
+    Index("email_sends_idempotency_key", "idempotency_key"),
     Index("email_sends_split", "split_from", **_present("split_from")),
     Index("email_sends_campaign", "campaign", "id", **_present("campaign")),
     Index("email_sends_combined", "combined_into", **_present("combined_into")),
@@ -220,6 +221,69 @@ attempts = Table(
     # The guard of every settle: an attempt that is recorded already was settled already.
     UniqueConstraint("send_id", "fence", "via", name="email_attempts_once"),
     Index("email_attempts_ended", "ended_at"),
+    sqlite_autoincrement=True,
+    **MYSQL_TABLE,
+)
+
+events = Table(
+    "email_events",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("digest", String(DIGEST_CHARS), nullable=False),  # of what it tells: the same news counts once
+    Column("route", String(63), nullable=False),  # where it came in
+    Column("provider_event_id", String(ID_CHARS_MAX)),
+    Column("send_id", BigId),  # NULL: of no send that is known, or not yet
+    Column("send_key", String(ID_CHARS_MAX)),  # what the provider calls our id
+    Column("message_id", String(ID_CHARS_MAX)),
+    Column("recipient", String(ADDRESS_CHARS), nullable=False),  # folded
+    Column("kind", String(16), nullable=False),
+    Column("cause", String(24), nullable=False, server_default=""),
+    Column("hard", Boolean, nullable=False, server_default=false()),
+    Column("code", String(CODE_CHARS_MAX), nullable=False, server_default=""),
+    Column("text", LongText, nullable=False, server_default=EMPTY),
+    Column("url", LongText, nullable=False, server_default=EMPTY),
+    Column("at", Instant, nullable=False),  # as the provider says
+    Column("received_at", Instant, nullable=False),
+    Column("join_at", Instant),  # when its send is looked for again; NULL: not any more
+    UniqueConstraint("digest", name="email_events_once"),
+    UniqueConstraint("route", "provider_event_id", name="email_events_provider_id"),
+    Index("email_events_send", "send_id", "id"),
+    Index("email_events_recipient", "recipient", "id"),
+    Index("email_events_joining", "join_at", **_present("join_at")),
+    Index("email_events_received", "received_at"),
+    sqlite_autoincrement=True,
+    **MYSQL_TABLE,
+)
+
+quarantine = Table(
+    "email_quarantine",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("digest", String(DIGEST_CHARS), nullable=False),  # of the item: what is sent again is kept once
+    Column("route", String(63), nullable=False),
+    Column("received_at", Instant, nullable=False),
+    Column("reason", LongText, nullable=False, server_default=EMPTY),
+    Column("item", LongText, nullable=False, server_default=EMPTY),  # as it came
+    UniqueConstraint("route", "digest", name="email_quarantine_once"),
+    Index("email_quarantine_received", "received_at"),
+    sqlite_autoincrement=True,
+    **MYSQL_TABLE,
+)
+
+suppressions = Table(
+    "email_suppressions",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("address", String(ADDRESS_CHARS), nullable=False),  # folded, its domain as A-labels
+    Column("cause", String(16), nullable=False),
+    Column("scope", String(80), nullable=False, server_default=""),  # such as `type newsletter`; empty: all mail
+    Column("until", Instant),  # NULL: for good
+    Column("reason", LongText, nullable=False, server_default=EMPTY),
+    Column("who", String(255), nullable=False),  # a person, or the route that told of it
+    Column("event_id", BigId),  # that it comes from
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    UniqueConstraint("address", "cause", "scope", name="email_suppressions_once"),
     sqlite_autoincrement=True,
     **MYSQL_TABLE,
 )

@@ -7,6 +7,7 @@ from posthouse.store.backlog import BacklogTable
 from posthouse.store.blobs import Blobs
 from posthouse.store.control import Control
 from posthouse.store.database import Database
+from posthouse.store.events import Events
 from posthouse.store.ledger import Ledger
 from posthouse.store.operations import Operations
 from posthouse.store.pacing import Pacing
@@ -27,6 +28,7 @@ class Store:
         self.control = Control(database)
         self.alerts = Alerts(database)
         self.backlog = BacklogTable(database)
+        self.events = Events(database)
         self.ledger = Ledger(database)
         self.operations = Operations(database)
         self.pacing = Pacing(database)

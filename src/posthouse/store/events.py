@@ -1,0 +1,345 @@
+"""News of what became of sends: each piece kept once, joined to its send, and applied to it, in one transaction.
+
+Rows are locked events first, sends second, in the order of their ids. Whatever is applied may be applied again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, TextClause, literal, select, text
+
+from posthouse.core.delivery import Delivery, delivery
+from posthouse.core.events import Cause, Event, EventKind, resolve
+from posthouse.core.policy import TypePolicy
+from posthouse.core.references import Candidate, is_main, its_send
+from posthouse.core.sends import SendState
+from posthouse.store.batch import Batch, Kind
+from posthouse.store.database import MYSQL, Database
+from posthouse.store.rows import Step, apply, lock, record, storable
+from posthouse.store.schema import (
+    ADDRESS_CHARS,
+    CODE_CHARS_MAX,
+    ERROR_CHARS_MAX,
+    ID_CHARS_MAX,
+    Instant,
+    events,
+    sends,
+)
+
+JOIN_FIRST_S: Final = 2.0
+"""News may come before the answer to the call is written: its send is looked for again so soon."""
+
+JOIN_FOR_S: Final = 3 * 86_400.0
+"""And each time after twice as long, until it is so old: a send may be `unknown` as long until its id is known."""
+
+JOIN_ROWS: Final = 500
+NOBODY: Final = 0
+"""The worker of attempts that no worker made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What came of a batch of news."""
+
+    new: int = 0  # of it, what was not known before
+    joined: int = 0  # of the new, what is about a send of ours
+    resolved: int = 0  # sends that are accepted because of it
+
+
+class Events:
+    """`email_events` and what they change. `policies` are the types', by name."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def store(self, route: str, news: Sequence[Event], policies: Mapping[str, TypePolicy], now: float) -> Stored:
+        """Keeps the news that came in on a route and applies what is new of it. All of it, or an exception."""
+        if not news:
+            return Stored()
+        by_digest = {_digest(event, route): event for event in news}
+        with self._database.write() as connection:
+            fresh = _insert(connection, route, by_digest, now)
+            found = [_News(route, digest, by_digest[digest]) for digest in sorted(fresh)]
+            return self._apply(connection, found, policies, now)
+
+    def join(self, policies: Mapping[str, TypePolicy], now: float) -> int:
+        """Looks again for the sends of news that had none; how many were found."""
+        joined = 0
+        while True:
+            with self._database.write() as connection:
+                due = select(events).where(events.c.join_at <= literal(now, Instant)).order_by(events.c.join_at)
+                due = due.limit(JOIN_ROWS)
+                rows = connection.execute(due if self._database.is_sqlite else due.with_for_update(skip_locked=True))
+                waiting = [_News(row.route, row.digest, _event(row), row.received_at) for row in rows]
+                joined += self._apply(connection, waiting, policies, now).joined
+            if len(waiting) < JOIN_ROWS:
+                return joined
+
+    def quarantine(self, route: str, items: Mapping[str, str], reason: str, now: float) -> None:
+        """Keeps items that could not be read, by their digests, for a person to look at."""
+        dialect = self._database.dialect
+        told = storable(reason, ERROR_CHARS_MAX)
+        rows = [(digest, route, now, told, storable(item, len(item))) for digest, item in sorted(items.items())]
+        with self._database.write() as connection:
+            connection.execute(_quarantine_sql(dialect), {"bad": _BAD.document(dialect, rows)})
+
+    def _apply(
+        self, connection: Connection, news: Sequence[_News], policies: Mapping[str, TypePolicy], now: float
+    ) -> Stored:
+        """Joins the news, and writes what it means for the sends. The rows of the news are ours."""
+        about = _sends_of(connection, [piece.event for piece in news])
+        by_send: dict[int, list[tuple[_News, Candidate]]] = defaultdict(list)
+        homeless: list[_News] = []
+        for piece in news:
+            candidate = its_send(piece.event, about)
+            if candidate is None:
+                homeless.append(piece)
+            else:
+                by_send[candidate.send_id].append((piece, candidate))
+        states = lock(connection, self._database, by_send)
+        steps = [
+            step
+            for send_id, pieces in sorted(by_send.items())
+            if (state := states.get(send_id)) is not None
+            for step in _steps(state, [piece for piece, _ in pieces], policies, now)
+        ]
+        record(connection, self._database, [step.attempt for step in steps if step.attempt], NOBODY)
+        apply(connection, steps, now)
+        _note(connection, by_send)
+        _mark(connection, by_send, homeless, now)
+        return Stored(len(news), sum(map(len, by_send.values())), len(steps))
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """One event and where it came in; `received_at` for what is older than this transaction."""
+
+    route: str
+    digest: str
+    event: Event
+    received_at: float | None = None
+
+
+def _steps(state: SendState, news: Iterable[_News], policies: Mapping[str, TypePolicy], now: float) -> list[Step]:
+    """What the news of one send does to its status: at most one step, since then it is accepted."""
+    policy = policies.get(state.type) or TypePolicy(state.type, routes=())
+    for piece in news:
+        made = resolve(state, piece.event, piece.route, policy, now)
+        if made is not None:
+            attempt, change = made
+            return [Step(state, change, attempt)]
+    return []
+
+
+def _digest(event: Event, route: str) -> str:
+    return hashlib.sha256(json.dumps(event.identity(route)).encode()).hexdigest()
+
+
+_HEARD: Final = Batch(
+    "heard",
+    {
+        "digest": Kind.TEXT,
+        "route": Kind.TEXT,
+        "provider_event_id": Kind.TEXT,
+        "send_key": Kind.TEXT,
+        "message_id": Kind.TEXT,
+        "recipient": Kind.TEXT,
+        "kind": Kind.TEXT,
+        "cause": Kind.TEXT,
+        "hard": Kind.BOOLEAN,
+        "code": Kind.TEXT,
+        "text": Kind.TEXT,
+        "url": Kind.TEXT,
+        "at": Kind.INSTANT,
+        "received_at": Kind.INSTANT,
+    },
+)
+
+
+def _insert(connection: Connection, route: str, by_digest: Mapping[str, Event], now: float) -> set[str]:
+    """Writes what is not known yet, under neither of its names; the digests of that."""
+    dialect = connection.dialect.name
+    rows = [_row(route, digest, event, now) for digest, event in sorted(by_digest.items())]
+    if dialect == MYSQL:  # an INSERT there doesn't say what it did
+        before = _known(connection, by_digest)
+        connection.execute(_insert_sql(dialect), {"heard": _HEARD.document(dialect, rows)})
+        return _known(connection, by_digest) - before
+    inserted = connection.execute(_insert_sql(dialect), {"heard": _HEARD.document(dialect, rows)})
+    return set(inserted.scalars())
+
+
+def _known(connection: Connection, digests: Collection[str]) -> set[str]:
+    return set(connection.scalars(select(events.c.digest).where(events.c.digest.in_(digests))))
+
+
+@cache
+def _insert_sql(dialect: str) -> TextClause:
+    columns = ", ".join(_HEARD.columns)
+    writing = f"INSERT INTO email_events ({columns}) SELECT {columns} FROM {_HEARD.relation(dialect, ':heard')} "
+    if dialect == MYSQL:
+        return text(f"{writing} ON DUPLICATE KEY UPDATE id = email_events.id")
+    return text(f"{writing} WHERE true ON CONFLICT DO NOTHING RETURNING digest")
+
+
+def _row(route: str, digest: str, event: Event, now: float) -> tuple[Any, ...]:
+    return (
+        digest,
+        route,
+        storable(event.provider_event_id, ID_CHARS_MAX),
+        storable(event.key, ID_CHARS_MAX),
+        storable(event.message_id, ID_CHARS_MAX),
+        storable(event.recipient.casefold(), ADDRESS_CHARS),
+        event.kind.value,
+        event.cause.value,
+        event.hard,
+        storable(event.code, CODE_CHARS_MAX),
+        storable(event.text, ERROR_CHARS_MAX),
+        storable(event.url, ERROR_CHARS_MAX),
+        event.at,
+        now,
+    )
+
+
+def _event(row: Row[Any]) -> Event:
+    return Event(
+        EventKind(row.kind),
+        row.at,
+        row.recipient,
+        row.send_key,
+        row.message_id,
+        row.provider_event_id,
+        Cause(row.cause),
+        bool(row.hard),
+        row.code,
+        row.text,
+        row.url,
+    )
+
+
+_CANDIDATE: Final = select(sends.c.id, sends.c.idempotency_key, sends.c.message_id, sends.c.recipients)
+
+
+def _sends_of(connection: Connection, news: Iterable[Event]) -> list[Candidate]:
+    """Every send that the news may be about; one statement for each of the two names."""
+    keys, message_ids = set(), set()
+    for event in news:
+        keys.add(event.key)
+        message_ids.add(event.message_id)
+    found: dict[int, Candidate] = {}
+    for column, names in ((sends.c.idempotency_key, keys), (sends.c.message_id, message_ids)):
+        if names := names - {None}:
+            for id_, key, message_id, recipients in connection.execute(_CANDIDATE.where(column.in_(names))):
+                folded = tuple(address.casefold() for address in json.loads(recipients))
+                found[id_] = Candidate(id_, key, message_id, folded)
+    return [*found.values()]
+
+
+_TOLD: Final = Batch(
+    "told", {"id": Kind.INTEGER, "delivery": Kind.TEXT, "message_id": Kind.TEXT, "last_event_at": Kind.INSTANT}
+)
+
+
+def _note(connection: Connection, by_send: Mapping[int, Sequence[tuple[_News, Candidate]]]) -> None:
+    """Writes what the news says of the delivery. The rows must be locked."""
+    if not by_send:
+        return
+    known = select(sends.c.id, sends.c.delivery, sends.c.last_event_at).where(sends.c.id.in_(by_send))
+    rows = []
+    for id_, delivery_so_far, last_at in connection.execute(known.order_by(sends.c.id)):
+        heard = [(piece.event, candidate) for piece, candidate in by_send[id_]]
+        of_main = [event.kind for event, candidate in heard if is_main(event, candidate.recipients)]
+        ids = (event.message_id for event, _ in heard if event.message_id is not None)
+        rows.append(
+            (
+                id_,
+                delivery(Delivery(delivery_so_far), of_main).value,
+                storable(next(ids, None), ID_CHARS_MAX),
+                max([event.at for event, _ in heard] + [last_at or 0.0]),
+            )
+        )
+    dialect = connection.dialect.name
+    connection.execute(_note_sql(dialect), {"told": _TOLD.document(dialect, rows)})
+
+
+@cache
+def _note_sql(dialect: str) -> TextClause:
+    told = _TOLD.relation(dialect, ":told")
+    sets = {
+        "delivery": "told.delivery",
+        "message_id": "coalesce(email_sends.message_id, told.message_id)",
+        "last_event_at": "told.last_event_at",
+    }
+    if dialect == MYSQL:
+        its = ", ".join(f"email_sends.{column} = {value}" for column, value in sets.items())
+        by_id = "STRAIGHT_JOIN email_sends FORCE INDEX (PRIMARY) ON email_sends.id = told.id"
+        return text(f"UPDATE {told} {by_id} SET {its}")
+    its = ", ".join(f"{column} = {value}" for column, value in sets.items())
+    return text(f"UPDATE email_sends SET {its} FROM {told} WHERE email_sends.id = told.id")
+
+
+_JOINED: Final = Batch("joined", {"digest": Kind.TEXT, "send_id": Kind.INTEGER, "join_at": Kind.INSTANT})
+
+
+def _mark(
+    connection: Connection,
+    by_send: Mapping[int, Sequence[tuple[_News, Candidate]]],
+    homeless: Sequence[_News],
+    now: float,
+) -> None:
+    """Writes which send each piece is about, or when its send is looked for again."""
+    rows: list[tuple[Any, ...]] = [
+        (piece.digest, send_id, None) for send_id, pieces in by_send.items() for piece, _ in pieces
+    ]
+    rows += [(piece.digest, None, _join_at(piece, now)) for piece in homeless]
+    if rows:
+        dialect = connection.dialect.name
+        connection.execute(_mark_sql(dialect), {"joined": _JOINED.document(dialect, sorted(rows))})
+
+
+def _join_at(piece: _News, now: float) -> float | None:
+    if piece.event.key is None and piece.event.message_id is None:
+        return None
+    age_s = 0.0 if piece.received_at is None else now - piece.received_at
+    return None if age_s > JOIN_FOR_S else now + max(JOIN_FIRST_S, age_s)
+
+
+@cache
+def _mark_sql(dialect: str) -> TextClause:
+    joined = _JOINED.relation(dialect, ":joined")
+    if dialect == MYSQL:
+        by_digest = "STRAIGHT_JOIN email_events FORCE INDEX (email_events_once) ON email_events.digest = joined.digest"
+        return text(
+            f"UPDATE {joined} {by_digest} SET email_events.send_id = joined.send_id, "
+            "email_events.join_at = joined.join_at"
+        )
+    return text(
+        f"UPDATE email_events SET send_id = joined.send_id, join_at = joined.join_at FROM {joined} "
+        "WHERE email_events.digest = joined.digest"
+    )
+
+
+_BAD: Final = Batch(
+    "bad",
+    {
+        "digest": Kind.TEXT,
+        "route": Kind.TEXT,
+        "received_at": Kind.INSTANT,
+        "reason": Kind.TEXT,
+        "item": Kind.TEXT,
+    },
+)
+
+
+@cache
+def _quarantine_sql(dialect: str) -> TextClause:
+    columns = ", ".join(_BAD.columns)
+    writing = f"INSERT INTO email_quarantine ({columns}) SELECT {columns} FROM {_BAD.relation(dialect, ':bad')} "
+    known = "ON DUPLICATE KEY UPDATE id = email_quarantine.id" if dialect == MYSQL else "ON CONFLICT DO NOTHING"
+    return text(f"{writing} {known if dialect == MYSQL else 'WHERE true ' + known}")
