@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import pytest
 from sqlalchemy import delete, update
 
+from posthouse.core.events import Event, EventKind
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.schema import sends, workers
 from tests.worker.stage import EPOCH, Stage, email, emails, play
@@ -82,6 +83,22 @@ def test_a_sweep_that_fails_holds_up_no_other(
 
     play(scene)
     assert "never thought of" in caplog.text
+
+
+def test_an_event_that_came_before_the_answer_finds_its_send() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.configure({"main": {}})
+        api = stage.sandbox("main", "slow=3s")
+        stage.enqueue(email("early"))
+        stage.worker()
+        await stage.until(lambda: len(api.ledger.acceptances) == 1, 10)
+        taken = api.ledger.acceptances[0]
+        told = Event(EventKind.DELIVERED, stage.now(), "ada@example.com", message_id=taken.message_id)
+        assert stage.store.events.store("main", [told], {}, stage.now()).joined == 0
+
+        await stage.until(lambda: stage.row("k-early")["delivery"] == "delivered", 15)
+
+    play(scene)
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back_unsent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
             worker=worker,
             claims=claims,
             reconciler=reconciler,
+            policies=parts.policies,
             settler=settler,
             backlog=BacklogWatch(parts.caps, parts.store.backlog, access, alarm, now),
             pulse=pulse,

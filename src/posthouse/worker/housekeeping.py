@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from posthouse.config import WorkerSettings
+from posthouse.core.policy import TypePolicy
 from posthouse.core.settlement import release
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.limits import CALL_TIMEOUT_S
@@ -80,6 +81,7 @@ class Housekeeping:
         worker: int,
         claims: Claims,
         reconciler: Reconciler,
+        policies: Mapping[str, TypePolicy],
         settler: Settler,
         backlog: BacklogWatch,
         pulse: Pulse,
@@ -93,6 +95,7 @@ class Housekeeping:
         self._worker = worker
         self._claims = claims
         self._reconciler = reconciler
+        self._policies = policies
         self._settler = settler
         self._backlog = backlog
         self._pulse = pulse
@@ -123,6 +126,7 @@ class Housekeeping:
             self._end_lives,
             self._sweep_dependencies,
             self._release_strays,
+            self._join_events,
             self._reconcile,
             self._backlog.look,
         ):
@@ -149,6 +153,9 @@ class Housekeeping:
     async def _release_strays(self) -> None:
         for state in await self._claims.strays(STRAY_AGE_S):
             self._settler.add(Report(state.id, state.fence, partial(release, again_at=self._now())), nobody_waits)
+
+    async def _join_events(self) -> None:
+        await self._access.run(self._store.events.join, self._policies, self._now())
 
     async def _reconcile(self) -> None:
         await self._reconciler.sweep()
