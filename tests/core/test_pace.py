@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from bisect import bisect_right
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 import pytest
 from hypothesis import given
@@ -10,7 +13,16 @@ from hypothesis import strategies as st
 
 from posthouse.config import parse_config
 from posthouse.core.limits import Rate
-from posthouse.core.pace import HORIZON_S, LATE_MAX_S, Limit, LimitState, permit, return_unused
+from posthouse.core.pace import (
+    HORIZON_S,
+    LATE_MAX_S,
+    SLACK_SHARE,
+    Limit,
+    LimitState,
+    pay_for_lateness,
+    permit,
+    return_unused,
+)
 from posthouse.core.pace_policy import pace_policy
 
 NOW = 1_800_000_000.0
@@ -68,6 +80,36 @@ def test_each_of_several_limits_holds_whichever_of_them_puts_a_send_off(
     for limit in BOTH:
         assert limit.rate is not None
         assert_within(sorted(times[limit.name]), limit.rate)
+
+
+FIFTY = Limit("route main", rate=Rate(50, 1.0, slack_s=SLACK_SHARE))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_workers_that_are_late_exceed_no_rate_because_they_pay_for_it(share: float, seed: int) -> None:
+    """Four workers ask and start as they can; so many of the starts are late by up to what lets a slot go."""
+    rate, chance = FIFTY.rate, random.Random(seed)
+    assert rate is not None
+    states, times = {FIFTY.name: LimitState()}, []
+    happenings: list[tuple[float, float | None]] = [(NOW + chance.random() / 10, None) for _ in range(4)]
+    while (happening := heappop(happenings))[0] < NOW + 10:
+        now, slot = happening
+        if slot is not None:
+            times.append(now)
+            states |= pay_for_lateness((FIFTY,), states, slot, now)
+            continue
+        leave, changed, _ = permit((FIFTY,), states, 8, now)
+        states |= changed
+        late_s = [chance.uniform(0, LATE_MAX_S if chance.random() < share else rate.slack_s) for _ in leave.starts]
+        begun = [slot + late for slot, late in zip(leave.starts, late_s, strict=True)]
+        for start, slot in zip(begun, leave.starts, strict=True):
+            heappush(happenings, (start, slot))
+        heappush(happenings, (max([*begun, leave.next_at]) + 0.005, None))
+
+    windows = [bisect_right(times, begun + 1.0 - 1e-9) - place for place, begun in enumerate(times)]
+    assert max(windows) <= 50 + rate.burst
+    assert len(times) > 10 * (0.9 if share <= 0.05 else 0.4) * 50
 
 
 def test_what_is_given_back_of_a_slower_limits_leave_is_there_again() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from bisect import bisect_right
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
+from posthouse.worker import pace
 from posthouse.worker.alarm import AlarmSettings
 from tests.worker.stage import Stage, email, emails, play
 from tests.worker.test_alarm import FINE, URL, Listening
@@ -153,4 +156,23 @@ def test_a_failover_respects_the_limit_of_the_route_it_comes_to() -> None:
         await stage.until_status(within_s=60, accepted=100)
         assert most_within(stage.calls_at("standby"), 1.0) <= 11
 
+    play(scene)
+
+
+def test_workers_that_oversleep_begin_no_more_than_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, sleep = random.Random(7), asyncio.sleep
+
+    async def oversleep(seconds: float) -> None:
+        await sleep(seconds + (chance.uniform(0.0, 0.2) if chance.random() < 0.2 else 0.0))
+
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure({"main": {"rate": "50/second"}})
+        stage.enqueue(*emails(600))
+        for _ in range(4):
+            stage.worker()
+        await stage.until_status(accepted=600)
+        assert most_within(stage.calls_at(), 1.0) <= 51
+
+    monkeypatch.setattr(pace, "asyncio", SimpleNamespace(sleep=oversleep))
     play(scene)

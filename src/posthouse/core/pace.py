@@ -19,8 +19,9 @@ HORIZON_S: Final = 0.1
 LATE_MAX_S: Final = 0.25
 """A slot that could not be used within this time of its own is let go: later ones are others'."""
 
-SLACK_SHARE: Final = 0.02
-"""A start may be late by this part of a second, or of a shorter time that the rate is counted in; it costs as much."""
+SLACK_SHARE: Final = 0.03
+"""A start may be late by this part of a second, or of a shorter time that the rate is counted in; it costs as much.
+One that is later still comes close to others' slots, and costs a slot more: see `pay_for_lateness`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +155,22 @@ def spend_more(
             state = replace(state, parts=parts)
         changed[limit.name] = state
     return changed
+
+
+def is_late(limits: Sequence[Limit], start_at: float, now: float) -> bool:
+    """Whether a start comes later than a rate of these has paid for."""
+    return any(limit.rate is not None and now - start_at > limit.rate.slack_s for limit in limits)
+
+
+def pay_for_lateness(
+    limits: Sequence[Limit], states: Mapping[str, LimitState], start_at: float, now: float
+) -> dict[str, LimitState]:
+    """The states after a start that comes later than its slot: it takes the place of one that would follow.
+
+    So what begins within the time that a rate is counted in stays the same, however busy the machine that is late.
+    """
+    return {
+        limit.name: replace(states[limit.name], tat=spend(states[limit.name].tat, now, 1, limit.rate))
+        for limit in limits
+        if limit.rate is not None and now - start_at > limit.rate.slack_s
+    }

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from posthouse.core.pace import Limit, LimitState, Permit, permit, return_unused, spend_more
+from posthouse.core.pace import Limit, LimitState, Permit, pay_for_lateness, permit, return_unused, spend_more
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
 from posthouse.store.schema import limits as table
 
@@ -48,6 +48,11 @@ class Pacing:
             changed = spend_more(limits, states, extra, now)
             _write(connection, changed or {})
             return changed is not None
+
+    def pay_for_lateness(self, limits: Sequence[Limit], start_at: float, now: float) -> None:
+        """Counts a start that comes later than its slot."""
+        with self._locked(limits) as (connection, states):
+            _write(connection, pay_for_lateness(limits, states, start_at, now))
 
     def rows(self) -> list[LimitRow]:
         """Every limit that was ever asked."""

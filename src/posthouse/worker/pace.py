@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from posthouse.core.pace import LATE_MAX_S, Limit, Permit
+from posthouse.core.pace import LATE_MAX_S, Limit, Permit, is_late
 from posthouse.core.pace_policy import PacePolicy
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.pacing import Pacing
@@ -104,7 +104,11 @@ class Pace:
         if wait_s > 0:
             await asyncio.sleep(wait_s)
         now = self._now()
-        return now if now - slot.start_at > LATE_MAX_S else None
+        if now - slot.start_at > LATE_MAX_S:
+            return now
+        if is_late(slot.limits, slot.start_at, now):
+            await self._access.run(self._pacing.pay_for_lateness, slot.limits, slot.start_at, now)
+        return None
 
     async def _spend(self, slot: Slot, recipients: int) -> bool:
         """Counts the recipients of one send beyond the first, where they count; False where a quota has no room."""
