@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from posthouse.core.breaker import STREAK_MAX
+from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.core.routing import after_call
 from posthouse.store.database import Database
 from posthouse.store.store import Store
 from tests.cli.conftest import Shell
@@ -316,7 +319,19 @@ def test_a_stopped_route_and_held_sends_need_a_person(shell: Shell, opened: Data
     assert [problem["name"] for problem in document["problems"]] == ["route_stopped", "held"]
     stopped = {"name": "main", "state": "stopped", "held_until": None, "reason": "401 who are you"}
     assert document["routes"] == [{**stopped, "last_accepted_at": None}]
-    assert "main: stopped, tried again now: 401 who are you" in shell.run("status").flat
+    assert "main: stopped, tried again with the next send: 401 who are you" in shell.run("status").flat
+
+
+def test_a_route_whose_provider_fails_says_when_it_is_tried_again(shell: Shell, opened: Database) -> None:
+    store = Store(opened)
+    now = store.ledger.now()
+    lost = Verdict(Outcome.TRANSIENT, subject=Subject.ROUTE, code="connect_refused", text="nobody is there")
+    for _ in range(STREAK_MAX):
+        store.control.change_route("main", lambda health: after_call(health, lost, 0, 1, now, 1.0), now)
+
+    assert [problem["name"] for problem in whole(shell, "--check", code=1)["problems"]] == ["route_fails"]
+    said = shell.run("status").flat
+    assert re.search(r"main: fails, tried again in \S+ s \(.{8}\): connect_refused nobody is there", said)
 
 
 def test_when_a_route_last_accepted_mail_is_shown(shell: Shell, opened: Database) -> None:

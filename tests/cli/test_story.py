@@ -224,9 +224,9 @@ def test_closed_routes_are_named_only_when_every_one_is_closed() -> None:
 
     assert next_of(make_story(), health={"main": stopped}).startswith("it is due now")
     text = next_of(make_story(), health={"main": stopped, "standby": held})
-    assert text == "main is stopped, it is tried again in 30 s (14:02:41): 401 unauthorised"
+    assert text == "main is not in use: stopped, tried again in 30 s (14:02:41): 401 unauthorised"
     held_text = next_of(make_story(), health={"main": RouteHealth("main", held_until=NOW + 90), "standby": held})
-    assert held_text == "standby is held, it opens again in 1 min (14:03:11): 429 slow down"
+    assert held_text == "standby is not in use: held, opens in 1 min (14:03:11): 429 slow down"
 
 
 def test_a_send_pinned_to_a_route_that_its_type_lost_says_so() -> None:

@@ -105,6 +105,9 @@ def problems(whole: Whole, oldest_s: float) -> list[Problem]:
         if health.state is RouteState.STOPPED:
             text = f"route {health.name} is stopped: {health.reason}"
             found.append(Problem("route_stopped", text, "mend its settings; it is tried again by itself"))
+        elif health.is_tripped and not health.closed(whole.now):
+            text = f"the provider of route {health.name} fails: {health.reason}"
+            found.append(Problem("route_fails", text, "nothing, if it is theirs: it is tried again by itself"))
     found += [Problem("full", _full_words(full), FULL_DO) for full in whole.caps.full(whole.backlog)]
     if whole.held:
         text = f"{count(whole.held, 'send')} held: nobody knows whether they were accepted"
@@ -158,12 +161,17 @@ def _age_problems(whole: Whole, oldest_s: float) -> list[Problem]:
 def route_words(health: RouteHealth, now: float) -> str:
     """A route's health in words."""
     if health.state is RouteState.STOPPED:
-        again = "now" if health.takes(now) else coming(health.held_until, now)
-        return f"stopped, tried again {again}: {health.reason}"
+        return f"stopped, tried again {_again(health, now)}: {health.reason}"
     if health.closed(now):
         for_ever = health.held_until >= FOR_EVER
         end = "until posthouse route open" if for_ever else f"opens {coming(health.held_until, now)}"
         return f"closed, {end}: {health.reason}"
+    if health.is_tripped:
+        return f"fails, tried again {_again(health, now)}: {health.reason}"
     if not health.takes(now):
         return f"held, opens {coming(health.held_until, now)}: {health.reason}"
     return "open"
+
+
+def _again(health: RouteHealth, now: float) -> str:
+    return "with the next send" if health.opens_at <= now else coming(health.opens_at, now)

@@ -9,12 +9,12 @@ from itertools import groupby
 from typing import Any, Final
 
 from posthouse.cli.moments import coming, duration
-from posthouse.cli.standing import switch_words
+from posthouse.cli.standing import route_words, switch_words
 from posthouse.core.lifecycle import TERMINAL, Status
 from posthouse.core.outcome import Found
 from posthouse.core.policy import RouteFacts, TypePolicy
 from posthouse.core.reconcile import Resolver, plan
-from posthouse.core.routing import RouteHealth, RouteState
+from posthouse.core.routing import RouteHealth
 from posthouse.core.sends import SendState, Via
 from posthouse.core.switches import Switch
 from posthouse.store.ledger import Story
@@ -178,7 +178,8 @@ def _next_of_pending(story: Story, around: Surroundings) -> NextStep:
         return NextStep(text, (command("cancel", send["dedupe_key"]),))
     closed = [around.health[name] for name in routes if name in around.health and not around.health[name].takes(now)]
     if len(closed) == len(routes):
-        return NextStep(_closed(min(closed, key=lambda health: health.held_until), now))
+        first = min(closed, key=lambda health: health.opens_at)
+        return NextStep(f"{first.name} is not in use: {route_words(first, now)}")
     later = f"attempt {send['attempts'] + 1} {coming(send['next_try_at'], now)}" if send["next_try_at"] > now else ""
     if not around.workers_alive:
         missing = f"{later}, but no worker is running" if later else "it waits for a worker, and none is running"
@@ -191,12 +192,6 @@ def _possible_routes(send: SendState, policy: TypePolicy) -> tuple[str, ...]:
     if send.unresolved and not policy.unknown_may_change_route:
         return tuple(name for name in policy.routes if name == send.route)
     return policy.routes
-
-
-def _closed(health: RouteHealth, now: float) -> str:
-    stopped = health.state is RouteState.STOPPED
-    what = "stopped, it is tried again" if stopped else "held, it opens again"
-    return f"{health.name} is {what} {coming(health.held_until, now)}: {health.reason}"
 
 
 def _next_of_unknown(story: Story, around: Surroundings) -> NextStep:
