@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
-from posthouse.core.outcome import Outcome, Remainder, Verdict
-from posthouse.core.policy import Category, TypePolicy
+from posthouse.core.outcome import Outcome, Remainder, Subject, Verdict
+from posthouse.core.policy import Category, Failover, TypePolicy
 from posthouse.core.sends import Attempt, Change, SendState, Via
 from posthouse.core.settlement import end_life, next_try_at, reap, refuse, release, revive, settle
 from tests.core.strategies import NOW, attempts_on, chances, policies, sends, verdicts
 
 POLICY = TypePolicy("receipt", routes=("main", "standby"), max_attempts=3)
+ONE_ROUTE = replace(POLICY, routes=("main",))
 SENDING = SendState(
     id=1, type="receipt", status=Status.SENDING, fence=1, attempts=0, failures=0, expires_at=NOW + 3600, claimed_by=7
 )
@@ -27,7 +28,7 @@ UNKNOWN = replace(RESENT, status=Status.UNKNOWN, claimed_by=7)
 
 ACCEPTED = Verdict(Outcome.ACCEPTED, message_id="m-1")
 THROTTLED = Verdict(Outcome.THROTTLED, spends_attempt=False, code="429", retry_after_s=60.0)
-REFUSED_CONNECTION = Verdict(Outcome.TRANSIENT, spends_attempt=False, code="connect_refused")
+REFUSED_CONNECTION = Verdict(Outcome.TRANSIENT, spends_attempt=False, subject=Subject.ROUTE, code="connect_refused")
 BUSY = Verdict(Outcome.TRANSIENT, code="503")
 BROKEN = Verdict(Outcome.TRANSIENT, maybe_accepted=True, code="500")
 REJECTED = Verdict(Outcome.REJECTED, code="422", text="no such mailbox")
@@ -39,8 +40,10 @@ def attempt(send: SendState, verdict: Verdict, *, fence: int | None = None, via:
     return Attempt(send.id, send.fence if fence is None else fence, "main", NOW - 5, NOW, verdict, via)
 
 
-def settled(send: SendState, verdict: Verdict, *, fence: int | None = None, via: Via = Via.SEND) -> Change:
-    change = settle(send, attempt(send, verdict, fence=fence, via=via), POLICY, NOW, chance=0.0)
+def settled(
+    send: SendState, verdict: Verdict, *, fence: int | None = None, via: Via = Via.SEND, policy: TypePolicy = POLICY
+) -> Change:
+    change = settle(send, attempt(send, verdict, fence=fence, via=via), policy, NOW, chance=0.0)
     assert change is not None
     return change
 
@@ -127,7 +130,30 @@ def test_an_outage_never_spends_the_last_attempt(verdict: Verdict) -> None:
 
 
 def test_a_throttled_send_waits_as_long_as_it_was_asked_to() -> None:
-    assert settled(SENDING, THROTTLED).next_try_at == NOW + 60.0
+    assert settled(SENDING, THROTTLED, policy=ONE_ROUTE).next_try_at == NOW + 60.0
+
+
+@pytest.mark.parametrize("verdict", [THROTTLED, REFUSED_CONNECTION, MISCONFIGURED])
+def test_where_the_route_is_at_fault_the_next_one_is_tried_at_once_and_a_whole_round_waits(verdict: Verdict) -> None:
+    """A code doesn't wait for a provider that is down while another is well."""
+    waits = [settled(replace(SENDING, attempts=calls), verdict).next_try_at for calls in range(4)]
+    assert [wait == NOW for wait in waits] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "policy", "unresolved"),
+    [
+        (BUSY, POLICY, False),  # the message's own trouble
+        (REFUSED_CONNECTION, ONE_ROUTE, False),
+        (REFUSED_CONNECTION, replace(POLICY, failover=Failover.MANUAL), False),
+        (REFUSED_CONNECTION, POLICY, True),  # an earlier call is open: no other route may have it
+    ],
+)
+def test_otherwise_it_waits(verdict: Verdict, policy: TypePolicy, unresolved: bool) -> None:
+    send = replace(SENDING, unknown_since=NOW - 5.0, unknown_fence=1, fence=2) if unresolved else SENDING
+    at = settled(send, verdict, policy=policy).next_try_at
+    assert at is not None
+    assert at > NOW + 1.0
 
 
 def test_a_retry_after_longer_than_the_backoff_wins_and_a_shorter_one_loses() -> None:
@@ -137,7 +163,7 @@ def test_a_retry_after_longer_than_the_backoff_wins_and_a_shorter_one_loses() ->
 
 
 def test_a_retry_after_of_zero_is_no_invitation_to_hammer() -> None:
-    at = settled(SENDING, replace(THROTTLED, retry_after_s=0.0)).next_try_at
+    at = settled(SENDING, replace(THROTTLED, retry_after_s=0.0), policy=ONE_ROUTE).next_try_at
     assert at is not None
     assert at > NOW + 1.0
 
@@ -381,11 +407,15 @@ def test_what_spends_nothing_ends_nothing_but_a_refused_send(case: Case) -> None
         assert change.status in (Status.PENDING, Status.UNKNOWN)
 
 
+def by_another_route(at: float, policy: TypePolicy) -> bool:
+    return at == NOW and len(policy.routes) > 1 and policy.failover is Failover.AUTOMATIC
+
+
 @given(cases(Status.SENDING, Status.UNKNOWN))
 def test_nothing_is_tried_again_before_the_answer_allows_it(case: Case) -> None:
     send, call, policy, chance = case
     change = settle(send, call, policy, NOW, chance)
-    if change is not None and change.next_try_at is not None:
+    if change is not None and change.next_try_at is not None and not by_another_route(change.next_try_at, policy):
         assert change.next_try_at >= NOW + (call.verdict.retry_after_s or 0.0)
         assert change.next_try_at >= NOW + 1.0
 
@@ -410,7 +440,9 @@ def test_the_next_try_is_after_now_and_within_the_longest_wait(
     send: SendState, verdict: Verdict, policy: TypePolicy, chance: float
 ) -> None:
     at = next_try_at(send, verdict, policy, NOW, chance)
-    assert NOW + 1.0 <= at <= NOW + max(policy.backoff.max_s, 1.1 * (verdict.retry_after_s or 0.0))
+    assert by_another_route(at, policy) or NOW + 1.0 <= at <= NOW + max(
+        policy.backoff.max_s, 1.1 * (verdict.retry_after_s or 0.0)
+    )
 
 
 def test_a_send_that_failed_through_its_routes_fault_gets_its_attempt_back() -> None:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from posthouse.core.lifecycle import TERMINAL, Happening, Status, after
-from posthouse.core.outcome import Outcome, Verdict
-from posthouse.core.policy import REPLAY_BACKOFF, Category, TypePolicy
+from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.core.policy import REPLAY_BACKOFF, Category, Failover, TypePolicy
 from posthouse.core.retry import asked_wait_s
 from posthouse.core.sends import Attempt, Change, SendState, Split, Via
 
@@ -149,7 +149,9 @@ def _not_accepted_but_unresolved(
 
 
 def next_try_at(send: SendState, verdict: Verdict, policy: TypePolicy, now: float, chance: float) -> float:
-    """When to try again: the type's backoff, but not before what the answer asked for."""
+    """When to try again: the type's backoff, but not before what the answer asked for; by another route, at once."""
+    if _another_route_is_next(send, verdict, policy):
+        return now
     # A route at fault holds its lanes itself; its sends stay close behind.
     tries = 1 if verdict.outcome is Outcome.MISCONFIGURED else send.attempts + 1
     wait = policy.backoff.delay_s(tries, chance)
@@ -157,6 +159,16 @@ def next_try_at(send: SendState, verdict: Verdict, policy: TypePolicy, now: floa
         asked *= 1.0 + 0.1 * chance
         wait = asked if verdict.outcome is Outcome.THROTTLED else max(wait, asked)
     return now + wait
+
+
+def _another_route_is_next(send: SendState, verdict: Verdict, policy: TypePolicy) -> bool:
+    """Whether the fault is the route's, and this round through the type's routes hasn't come to its last one.
+
+    What waits is a whole round: a provider that is down is no reason to keep a code from the one that is not.
+    """
+    of_the_route = verdict.subject is Subject.ROUTE or verdict.outcome in (Outcome.THROTTLED, Outcome.MISCONFIGURED)
+    more = (send.attempts + 1) % len(policy.routes) if policy.routes else 0
+    return of_the_route and policy.failover is Failover.AUTOMATIC and more > 0 and not send.unresolved
 
 
 def refuse(send: SendState, reason: str) -> Change | None:
