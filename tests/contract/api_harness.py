@@ -40,7 +40,7 @@ NOW = 1_800_000_000.0
 class ApiCase:
     """One API, as its server sees it."""
 
-    settings: Callable[[str], Mapping[str, Any]]  # of a route to a server with this address
+    settings: Callable[[str], Mapping[str, Any]]  # of a route to a server with this address; None: not given
     replies: Mapping[Behaviour, Reply]  # those that are its own; the accepting one has the id `m-1`
     fields: Callable[[Received], dict[str, Any]]  # a message as it came, in the words of the sandbox
     key: Callable[[Received], str | None]  # the idempotency key or our id in it
@@ -76,7 +76,8 @@ class ApiHarness(ProviderHarness):
 
     def _build(self, url: str) -> Provider:
         common = {"api_key": SECRET, "connect_timeout": f"{TIMEOUT_S}s", "timeout": f"{TIMEOUT_S}s"}
-        route = RouteSettings.model_validate({**common, **self._case.settings(url)})
+        given = {**common, **self._case.settings(url)}
+        route = RouteSettings.model_validate({name: value for name, value in given.items() if value is not None})
         return build_provider("main", route, transport_factory=AiohttpTransport, now=lambda: NOW)
 
     @asynccontextmanager

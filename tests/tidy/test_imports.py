@@ -37,6 +37,9 @@ SQLALCHEMY_OUTSIDE_THE_STORE: Final = {
     "posthouse.config": "parses the database URL, so that a wrong one is refused before anything starts",
 }
 
+EXTRAS: Final = frozenset({"botocore", "cryptography"})
+"""What only some installations have: imported by the function that needs it."""
+
 CORE_MAY_IMPORT: Final = frozenset(
     "__future__ collections collections.abc dataclasses datetime email.utils enum functools itertools json math re "
     "typing".split()
@@ -92,6 +95,20 @@ def test_the_list_of_exceptions_names_nothing_that_needs_none() -> None:
     for name in SQLALCHEMY_OUTSIDE_THE_STORE:
         module = next(module for module in ALL if module.name == name)
         assert any(imported.startswith("sqlalchemy") for imported, _ in module.imports())
+
+
+@pytest.mark.parametrize("module", ALL, ids=named)
+def test_no_module_needs_an_extra_to_be_imported(module: Module) -> None:
+    wrong = [module.place(line) for imported, line in _at_the_top(module) if imported.split(".")[0] in EXTRAS]
+    assert not wrong
+
+
+def _at_the_top(module: Module) -> Iterator[tuple[str, int]]:
+    for node in module.tree.body:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or "", node.lineno
 
 
 @pytest.mark.parametrize("module", CORE, ids=named)

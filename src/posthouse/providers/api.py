@@ -210,10 +210,10 @@ class ApiProvider:
     ) -> tuple[Verdict, HttpAnswer | None]:
         """One call, judged; and its answer, where one came."""
         try:
-            credential = self._credential.header()
+            let_in = self._credential.let_in()
         except ConfigError as error:
             return _no_credential(error), None
-        request = HttpRequest(method, url, {**self._headers, **headers, **credential}, body)
+        request = let_in.admitted(HttpRequest(method, url, {**self._headers, **headers}, body), self._now())
         answer = await self._transport.request(request, timeout_s=self._facts.timeout_s)
         secrets = self._credential.secrets
         if isinstance(answer, HttpFailure):
@@ -228,7 +228,7 @@ class ApiProvider:
             secrets=secrets,
         )
         if verdict.outcome is Outcome.MISCONFIGURED:  # not every API says 401 or 403 of a key that it refuses
-            self._credential.forget(credential)
+            self._credential.forget(let_in)
         return verdict, answer
 
 

@@ -49,16 +49,30 @@ def url_value(value: object) -> str:
 UrlValue = Annotated[str, BeforeValidator(url_value)]
 
 
-class ApiSettings(Settings):
-    """`[routes.NAME]` of a provider with an HTTP API. Each gives `url` a default."""
+class UrlSettings(Settings):
+    """Where an API is. Each provider gives `url` a default."""
 
     url: UrlValue = Field(description="Where the API is.")
+
+    def at(self, path: str) -> str:
+        """An address of the API, where `url` is its root."""
+        return self.url.rstrip("/") + path
+
+
+class KeySettings(UrlSettings):
+    """What lets us in, where that is one key."""
+
     api_key: SecretValue = Field(
         description=(
             "The key that lets us in: `env:NAME` or `file:PATH`. Read at the first call, and again after the provider "
             "refused it."
         )
     )
+
+
+class CallSettings(UrlSettings):
+    """How an API is called, whatever lets us in."""
+
     ignore: frozenset[Ignorable] = Field(
         frozenset(),
         description=(
@@ -87,6 +101,6 @@ class ApiSettings(Settings):
             raise ValueError(f"there is no file {value}")
         return value
 
-    def at(self, path: str) -> str:
-        """An address of the API, where `url` is its root."""
-        return self.url.rstrip("/") + path
+
+class ApiSettings(CallSettings, KeySettings):
+    """`[routes.NAME]` of a provider with an HTTP API that takes a key."""

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from posthouse.errors import ConfigError
+from posthouse.providers.transport import HttpRequest
 from posthouse.setting_values import Secret
+
+Sign = Callable[[HttpRequest, float], Mapping[str, str]]
+"""The headers that sign one call at one moment, in seconds since 1970. Equal where the same secrets sign."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetIn:
-    """The headers of a call, and what of them must not show in a text."""
+    """The headers of every call, and what of them must not show in a text. A signature is made anew for each call."""
 
-    headers: Mapping[str, str]
-    hidden: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(repr=False)
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    sign: Sign | None = field(default=None, repr=False)
+
+    def admitted(self, request: HttpRequest, now: float) -> HttpRequest:
+        """The call with what lets it in."""
+        signature = self.sign(request, now) if self.sign else {}
+        return replace(request, headers={**request.headers, **self.headers, **signature})
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,16 @@ def recipients_beyond(mail: Mail, most: int) -> Iterator[str]:
         yield f"to: this route takes {most} recipients in one call, with cc and bcc, not {count}"
 
 
+def local_parts_beyond_ascii(mail: Mail) -> Iterator[str]:
+    """Addresses that need SMTPUTF8 (RFC 6531): a domain can be written in ASCII, what stands before the @ can't."""
+    single = {"sender": mail.sender, "envelope_sender": mail.envelope_sender}
+    several = {"to": mail.to, "cc": mail.cc, "bcc": mail.bcc, "reply_to": mail.reply_to}
+    for name, addresses in {**{n: (a,) for n, a in single.items() if a is not None}, **several}.items():
+        for address in addresses:
+            if not address.email.rpartition("@")[0].isascii():
+                yield f"{name}: this provider takes only ASCII before the @, not {address.email}"
+
+
 def size_beyond(mail: Mail, most: int) -> Iterator[str]:
     """More bytes than it takes, files counted in base64. The words of a template are not known at enqueue."""
     words = [mail.text or "", mail.html or "", *(alternative.content for alternative in mail.alternatives)]

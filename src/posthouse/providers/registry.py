@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from posthouse.config import RouteSettings, Settings, config_error
 from posthouse.errors import ConfigError
 from posthouse.providers.api import Api, ApiProvider
-from posthouse.providers.api_settings import ApiSettings
+from posthouse.providers.api_settings import CallSettings
 from posthouse.providers.http import http_api
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.mailgun import MailgunSettings, mailgun_api
@@ -20,6 +20,7 @@ from posthouse.providers.port import Provider
 from posthouse.providers.postmark import PostmarkSettings, postmark_api
 from posthouse.providers.resend import ResendSettings, resend_api
 from posthouse.providers.sendgrid import SendgridSettings, sendgrid_api
+from posthouse.providers.ses import SesSettings, ses_api
 from posthouse.providers.smtp import SmtpProvider
 from posthouse.providers.smtp_settings import SmtpSettings
 from posthouse.providers.smtp_wire import Connect, connect
@@ -45,7 +46,7 @@ class ProviderKind:
     build: Callable[[BuildContext, Settings], Provider]
 
 
-Own = TypeVar("Own", bound=ApiSettings)
+Own = TypeVar("Own", bound=CallSettings)
 
 
 def _over_http(settings: type[Own], api: Callable[[Own], Api]) -> ProviderKind:
@@ -60,7 +61,11 @@ def _over_http(settings: type[Own], api: Callable[[Own], Api]) -> ProviderKind:
             keepalive_s=own.keepalive,
             ca_file=own.ca_file,
         )
-        return ApiProvider(context.name, context.route, api(own), context.transport_factory(options), context.now)
+        try:
+            described = api(own)
+        except ConfigError as error:
+            raise ConfigError(f"routes.{context.name}.{error.setting}", error.reason) from None
+        return ApiProvider(context.name, context.route, described, context.transport_factory(options), context.now)
 
     return ProviderKind(settings, build)
 
@@ -77,6 +82,7 @@ PROVIDERS: Final = {
     "postmark": _over_http(PostmarkSettings, postmark_api),
     "resend": _over_http(ResendSettings, resend_api),
     "sendgrid": _over_http(SendgridSettings, sendgrid_api),
+    "ses": _over_http(SesSettings, ses_api),
     "smtp": ProviderKind(SmtpSettings, _build_smtp),
 }
 
