@@ -31,7 +31,7 @@ from posthouse.core.cap_policy import CapPolicy, cap_policy
 from posthouse.core.lanes import lane_name, type_of
 from posthouse.core.outcome import Verdict
 from posthouse.core.outlook import Outlook, outlook
-from posthouse.core.pace_policy import pace_policy
+from posthouse.core.pace_policy import PacePolicy, pace_policy
 from posthouse.core.policy import TypePolicy, type_policies
 from posthouse.core.switches import Switches
 from posthouse.errors import ConfigError, InvalidEmail
@@ -125,6 +125,11 @@ class App:
     def caps(self) -> CapPolicy:
         """The configured caps on what waits."""
         return cap_policy(self.config)
+
+    @cached_property
+    def pace(self) -> PacePolicy:
+        """The configured rates and quotas."""
+        return pace_policy(self.config)
 
     @cached_property
     def database(self) -> Database:
@@ -270,7 +275,7 @@ class App:
             retention=retention_limits(self.config),
             identity=Identity(socket.gethostname(), os.getpid(), version("posthouse")),
             chance=self.chance,
-            pace=pace_policy(self.config),
+            pace=self.pace,
             caps=self.caps,
             alarm=AlarmSettings(
                 quiet_s=alerts.quiet,

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from posthouse.config import load_config
 from posthouse.core.breaker import STREAK_MAX
 from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.core.pace_policy import pace_policy
 from posthouse.core.routing import after_call
 from posthouse.store.database import Database
 from posthouse.store.store import Store
@@ -244,8 +246,8 @@ def test_status_counts_what_is_open(shell: Shell, put: Put) -> None:
     assert [(lane["lane"], lane["pending"], lane["due"]) for lane in document["lanes"]] == [("default", 2, 1)]
     assert document["oldest_due_s"] > 0
     assert list(document) == [
-        *("at", "database", "sends", "oldest_due_s", "workers", "routes", "switches", "caps", "lanes", "outcomes"),
-        "problems",
+        *("at", "database", "sends", "oldest_due_s", "workers", "routes", "switches", "caps", "quotas", "lanes"),
+        *("outcomes", "problems"),
     ]
 
 
@@ -357,3 +359,22 @@ def test_words_fit_in_80_columns(shell: Shell, put: Put) -> None:
     for args in (["find"], ["show", "order-1042-receipt"], ["config", "check"]):
         lines = [line for line in shell.run(*args).out.splitlines() if "://" not in line]  # an address stays whole
         assert max(map(len, lines)) <= 80, args
+
+
+def test_what_waits_for_a_quota_says_so_and_until_when(shell: Shell, opened: Database, put: Put) -> None:
+    marker = "[routes.main]\n"
+    assert marker in shell.config.read_text(encoding="utf-8")
+    shell.configure(shell.config.read_text(encoding="utf-8").replace(marker, f'{marker}quota = "5/hour"\n'))
+    store = Store(opened)
+    quota = pace_policy(load_config(shell.config)).limits("default", "main", store.ledger.now())
+    shell.send("k")
+    store.control.register("here", 1, "test")
+
+    store.pacing.permit(quota, 4, store.ledger.now())
+    assert whole(shell)["quotas"][0].items() >= {"name": "route main", "count": 5, "used": 4}.items()
+    assert "Quotas route main: 4 of 5 used " in shell.run("status").flat
+    assert "due now" in shell.json("show", "k")["next"]["text"]
+
+    store.pacing.permit(quota, 4, store.ledger.now())
+    assert "route main: 5 of 5 used; the next fits in " in shell.run("status").flat
+    assert shell.json("show", "k")["next"]["text"].startswith("the quota of route main is used up; the next fits in ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -18,7 +18,9 @@ from posthouse.cli.standing import closed_now
 from posthouse.cli.story import NextStep, Surroundings, folded, is_held, next_step, timeline
 from posthouse.cli.story_lines import heading_lines, standing_lines, time_lines
 from posthouse.content import Content, StoredFile
+from posthouse.core.pace import Limit, in_the_way
 from posthouse.core.policy import Category, TypePolicy
+from posthouse.core.routing import RouteHealth, route_plan
 from posthouse.core.switches import Switches
 from posthouse.store.ledger import Story
 
@@ -54,7 +56,7 @@ def show(
     app, width = call.app, call.output.width
     story = app.store.ledger.story(key)
     policy = app.policies.get(story.send["type"])
-    around = surroundings(app, policy, story.send["lane"])
+    around = surroundings(app, policy, story)
     step = next_step(story, around)
     readable = _readable(story, policy)
     raw = raw and not readable.secret
@@ -68,18 +70,32 @@ def show(
     return Answer(document, lines)
 
 
-def surroundings(app: App, policy: TypePolicy | None, lane: str) -> Surroundings:
-    """What the next step of a send of this type depends on, as it stands now."""
-    now = app.store.ledger.now()
+def surroundings(app: App, policy: TypePolicy | None, story: Story) -> Surroundings:
+    """What the next step of a send depends on, as it stands now."""
+    now, lane = app.store.ledger.now(), story.send["lane"]
+    health = app.store.control.route_health()
     alive_since = now - app.config.worker.dead_after
     return Surroundings(
         now=now,
         policy=policy,
         facts={name: provider.facts for name, provider in app.providers().items()},
-        health=app.store.control.route_health(),
+        health=health,
         closed_by=Switches(closed_now(app.store, now)).closing(lane, now),
+        limited_by=_limited_by(app, policy, story, health, now),
         workers_alive={worker.id for worker in app.store.control.workers() if worker.heartbeat_at >= alive_since},
     )
+
+
+def _limited_by(
+    app: App, policy: TypePolicy | None, story: Story, health: Mapping[str, RouteHealth], now: float
+) -> tuple[Limit, float] | None:
+    """The limit that lets nothing of the send's lane start on its next route."""
+    planned = None if policy is None else route_plan(policy, health, now)
+    route = None if planned is None else planned.next_route(story.state)
+    if route is None:
+        return None
+    states = {row.name: row.state for row in app.store.pacing.rows()}
+    return in_the_way(app.pace.limits(story.send["lane"], route, now), states, now)
 
 
 @dataclass(frozen=True, slots=True)

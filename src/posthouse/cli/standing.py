@@ -10,6 +10,8 @@ from posthouse.app import App
 from posthouse.cli.moments import coming, duration
 from posthouse.cli.output import count
 from posthouse.core.cap_policy import OUTBOX, Backlog, CapPolicy, Full, refused_words, setting_of
+from posthouse.core.pace import Limit, LimitState
+from posthouse.core.quotas import opens_at, used
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
 from posthouse.core.switches import Switch
 from posthouse.store.control import WorkerRow
@@ -34,6 +36,8 @@ class Whole:
     outcomes: Mapping[str, int]  # of the last RECENT_S
     types: frozenset[str]  # configured here
     caps: CapPolicy
+    quotas: Sequence[Limit]  # those that are configured
+    limits: Mapping[str, LimitState]
     dead_after_s: float
 
     @property
@@ -82,6 +86,8 @@ def look(app: App) -> Whole:
         outcomes=ledger.recent_outcomes(now - RECENT_S),
         types=frozenset(app.policies),
         caps=app.caps,
+        quotas=app.pace.quotas(now),
+        limits={row.name: row.state for row in app.store.pacing.rows()},
         dead_after_s=app.config.worker.dead_after,
     )
 
@@ -131,6 +137,33 @@ def cap_uses(whole: Whole) -> list[CapUse]:
     return uses + [
         CapUse(setting_of(type_), cap.count, backlog.types.get(type_, 0)) for type_, cap in caps.types.items()
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """One quota, how much of it is used, and when something fits again."""
+
+    name: str
+    count: int
+    used: int
+    opens_at: float  # now where something fits
+
+
+def quota_uses(whole: Whole) -> list[QuotaUse]:
+    """Every configured quota."""
+    uses = []
+    for limit in whole.quotas:
+        if limit.quota is not None:
+            parts = whole.limits.get(limit.name, LimitState()).parts
+            opens = opens_at(parts, whole.now, limit.quota)
+            uses.append(QuotaUse(limit.name, limit.quota.count, used(parts, whole.now, limit.quota), opens))
+    return uses
+
+
+def limit_words(limit: Limit, opens_at: float, now: float) -> str:
+    """A limit that lets nothing start now, in words."""
+    what = "quota" if limit.quota is not None else "rate"
+    return f"the {what} of {limit.name} is used up; the next fits {coming(opens_at, now)}"
 
 
 def _full_words(full: Full) -> str:

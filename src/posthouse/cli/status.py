@@ -10,9 +10,19 @@ from rich.text import Text
 
 from posthouse.cli.failures import Exit
 from posthouse.cli.invocation import Invocation
-from posthouse.cli.moments import duration, duration_option, iso, local
+from posthouse.cli.moments import coming, duration, duration_option, iso, local
 from posthouse.cli.output import Answer, Json, Line, columns, count
-from posthouse.cli.standing import RECENT_S, Problem, Whole, cap_uses, look, problems, route_words, switch_words
+from posthouse.cli.standing import (
+    RECENT_S,
+    Problem,
+    Whole,
+    cap_uses,
+    look,
+    problems,
+    quota_uses,
+    route_words,
+    switch_words,
+)
 from posthouse.core.lanes import type_of
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
 from posthouse.core.switches import Switch
@@ -46,6 +56,7 @@ def _lines(whole: Whole, found: Sequence[Problem], database: str) -> Iterator[Li
             *_labelled("Routes", [_route_line(h, whole.now) for h in whole.routes.values()]),
             *_labelled("Paused", [switch_words(switch, whole.now) for switch in whole.switches]),
             *(_labelled("Caps", _caps(whole)) if whole.caps else []),
+            *(_labelled("Quotas", _quotas(whole)) if whole.quotas else []),
             [f"Last {duration(RECENT_S)}", _outcomes(whole)],
         ]
     )
@@ -98,6 +109,14 @@ def _caps(whole: Whole) -> list[Line]:
     return [f"{use.setting}: {use.pending:,} of {use.max_pending:,} pending" for use in cap_uses(whole)]
 
 
+def _quotas(whole: Whole) -> list[Line]:
+    return [
+        f"{use.name}: {use.used:,} of {use.count:,} used"
+        + ("" if use.opens_at <= whole.now else f"; the next fits {coming(use.opens_at, whole.now)}")
+        for use in quota_uses(whole)
+    ]
+
+
 def _lane(lane: LaneDepth, whole: Whole) -> list[Line]:
     age = "" if lane.oldest_due_at is None else duration(whole.now - lane.oldest_due_at)
     known = type_of(lane.lane) in whole.types
@@ -127,6 +146,10 @@ def _document(whole: Whole, found: Sequence[Problem], database: str) -> Json:
         "switches": [_switch_document(switch) for switch in whole.switches],
         "caps": [
             {"setting": use.setting, "max_pending": use.max_pending, "pending": use.pending} for use in cap_uses(whole)
+        ],
+        "quotas": [
+            {"name": use.name, "count": use.count, "used": use.used, "opens_at": iso(use.opens_at)}
+            for use in quota_uses(whole)
         ],
         "lanes": [_lane_document(lane, whole) for lane in whole.lanes],
         "outcomes": {"since": iso(whole.now - RECENT_S), **whole.outcomes},

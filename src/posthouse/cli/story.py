@@ -9,9 +9,10 @@ from itertools import groupby
 from typing import Any, Final
 
 from posthouse.cli.moments import coming, duration
-from posthouse.cli.standing import route_words, switch_words
+from posthouse.cli.standing import limit_words, route_words, switch_words
 from posthouse.core.lifecycle import TERMINAL, Status
 from posthouse.core.outcome import Found
+from posthouse.core.pace import Limit
 from posthouse.core.policy import RouteFacts, TypePolicy
 from posthouse.core.reconcile import Resolver, plan
 from posthouse.core.routing import RouteHealth
@@ -21,6 +22,9 @@ from posthouse.store.ledger import Story
 
 SHOWN_ALIKE: Final = 2
 """Of a long run of equal entries, so many are told at its beginning and at its end."""
+
+LIMITED_S: Final = 1.0
+"""What a limit lets start sooner need not be told."""
 
 LOOK_UP_WORDS: Final = {
     f"look_up_{Found.ACCEPTED}": "it has it",
@@ -57,6 +61,7 @@ class Surroundings:
     health: Mapping[str, RouteHealth]
     workers_alive: Collection[int]
     closed_by: Switch | None = None  # the kill switch that keeps its lane closed
+    limited_by: tuple[Limit, float] | None = None  # a limit that lets nothing of its lane start, and until when
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +185,8 @@ def _next_of_pending(story: Story, around: Surroundings) -> NextStep:
     if len(closed) == len(routes):
         first = min(closed, key=lambda health: health.opens_at)
         return NextStep(f"{first.name} is not in use: {route_words(first, now)}")
+    if around.limited_by is not None and around.limited_by[1] > max(send["next_try_at"], now + LIMITED_S):
+        return NextStep(limit_words(*around.limited_by, now))
     later = f"attempt {send['attempts'] + 1} {coming(send['next_try_at'], now)}" if send["next_try_at"] > now else ""
     if not around.workers_alive:
         missing = f"{later}, but no worker is running" if later else "it waits for a worker, and none is running"

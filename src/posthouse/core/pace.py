@@ -118,6 +118,13 @@ def _allowed(limit: Limit, state: LimitState, want: int, now: float) -> tuple[in
     return allowed, again_at
 
 
+def in_the_way(limits: Sequence[Limit], states: Mapping[str, LimitState], now: float) -> tuple[Limit, float] | None:
+    """The limit that lets nothing start for the longest time, and when it does again; None where one may start now."""
+    nothing = LimitState()
+    waits = [(limit, *_allowed(limit, states.get(limit.name, nothing), 1, now)) for limit in limits]
+    return max(((limit, at) for limit, allowed, at in waits if not allowed), key=lambda wait: wait[1], default=None)
+
+
 def return_unused(
     limits: Sequence[Limit], states: Mapping[str, LimitState], given: Permit, unused: int
 ) -> dict[str, LimitState]:

@@ -23,6 +23,14 @@ class RoutePace:
     warm_up: WarmUp | None = None
     by_recipient: bool = False
 
+    def at(self, route: str, now: float) -> list[Limit]:
+        """Those of the day."""
+        daily = None if self.warm_up is None else self.warm_up.daily_limit(now)
+        if daily is None:
+            return [*self.limits]
+        quota = Quota(daily, DAY_S, slack_s=HORIZON_S + LATE_MAX_S)
+        return [*self.limits, Limit(f"warm-up of {route}", quota=quota, by_recipient=self.by_recipient)]
+
 
 @dataclass(frozen=True, slots=True)
 class PacePolicy:
@@ -36,19 +44,16 @@ class PacePolicy:
         """The limits that hold for this lane's sends on this route; nearly always none."""
         found = list(self.services.get(service_of(lane), ())) if self.services else []
         if (pace := self.routes.get(route)) is not None:
-            found += pace.limits
-            daily = None if pace.warm_up is None else pace.warm_up.daily_limit(now)
-            if daily is not None:
-                found.append(
-                    Limit(
-                        f"warm-up of {route}",
-                        quota=Quota(daily, DAY_S, slack_s=HORIZON_S + LATE_MAX_S),
-                        by_recipient=pace.by_recipient,
-                    )
-                )
+            found += pace.at(route, now)
         if self.groups and (rate := self.groups.get(group_of(lane))) is not None:
             found.append(Limit(f"{group_of(lane)} on {route}", rate=rate))
         return tuple(found)
+
+    def quotas(self, now: float) -> list[Limit]:
+        """Every limit with a quota."""
+        of_routes = [limit for name, pace in self.routes.items() for limit in pace.at(name, now)]
+        of_services = [limit for limits in self.services.values() for limit in limits]
+        return [limit for limit in of_routes + of_services if limit.quota is not None]
 
 
 def pace_policy(config: Config) -> PacePolicy:
