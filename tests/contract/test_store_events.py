@@ -10,11 +10,12 @@ import pytest
 from sqlalchemy import func, select
 
 from posthouse.core.events import Cause, Event, EventKind
-from posthouse.core.lifecycle import OPEN, Status
+from posthouse.core.lifecycle import Status
+from posthouse.core.outcome import Remainder
 from posthouse.core.sends import SendState
 from posthouse.store.events import JOIN_FIRST_S, JOIN_FOR_S, Stored
 from posthouse.store.schema import contents, events, quarantine
-from tests.contract.store_support import POLICIES, Bench, accepted, at, lost, race, report
+from tests.contract.store_support import POLICIES, Bench, accepted, at, lost, race, report, transient
 
 
 def news(kind: EventKind = EventKind.DELIVERED, **fields: Any) -> Event:
@@ -100,7 +101,10 @@ def test_a_batch_that_many_hand_in_at_once_is_kept_once(bench: Bench) -> None:
     assert bench.row("k")["last_event_at"] == at(1019.0)
 
 
-@pytest.mark.parametrize("status", [*sorted(OPEN - {Status.WAITING}), Status.FAILED, Status.EXPIRED, Status.CANCELLED])
+RESOLVED = [Status.PENDING, Status.UNKNOWN, Status.FAILED, Status.EXPIRED, Status.CANCELLED]
+
+
+@pytest.mark.parametrize("status", RESOLVED)
 def test_an_event_with_our_id_says_that_a_send_was_accepted_however_it_stands(bench: Bench, status: Status) -> None:
     bench.bring_to(status, "k")
 
@@ -119,27 +123,37 @@ def test_a_send_that_waits_for_another_was_never_called_for(bench: Bench) -> Non
     assert bench.status("k") is Status.WAITING
 
 
-def test_an_event_about_an_open_call_marks_the_send_that_is_called_for_again(bench: Bench) -> None:
-    bench.enqueue("k")
-    bench.settle(report(bench.claim_one(), lost(), bench.now))
-    bench.edit("k", status="sending", fence=2, claimed_by=bench.worker)  # as `on_unknown = "resend"` leaves it
+def test_the_answer_to_a_call_says_more_than_an_event_that_comes_before_it(bench: Bench) -> None:
+    bench.enqueue("k", to=["ada@example.com", "bob@example.com"])
+    state = bench.claim_one()
+    assert hear(bench, news(key=key_of(bench, "k"))) == Stored(1, 1, 0)
+    later = Remainder(("bob@example.com",), transient(), "<k@shop.example>")
 
-    hear(bench, news(key=key_of(bench, "k"), message_id="m-first"))
+    bench.settle(report(state, replace(accepted("m-1"), remainders=(later,)), bench.now))
 
     row = bench.row("k")
-    assert (row["status"], row["message_id"], row["maybe_duplicate"]) == ("accepted", "m-first", True)
+    assert (row["status"], row["delivery"], row["maybe_duplicate"]) == ("accepted", "delivered", False)
+    (rest,) = bench.store.ledger.story("k").splits
+    assert (rest["to_address"], rest["status"]) == ("bob@example.com", "pending")
 
 
-def test_the_answer_that_comes_after_its_event_changes_nothing(bench: Bench) -> None:
+@pytest.mark.parametrize("ends", ["its answer is lost", "its worker dies"])
+def test_where_that_answer_never_comes_what_was_heard_resolves_the_send(bench: Bench, ends: str) -> None:
     bench.enqueue("k")
     state = bench.claim_one()
-    hear(bench, news(key=key_of(bench, "k"), message_id="m-1"))
+    hear(bench, news(key=key_of(bench, "k"), message_id="m-9"))
+    assert bench.store.events.resolve_told(POLICIES, bench.now) == 0
 
-    bench.settle(report(state, accepted("m-1"), bench.now))
+    if ends == "its worker dies":
+        bench.store.sweeps.reap(bench.now, bench.now, bench.another_worker())
+    else:
+        bench.settle(report(state, lost(), bench.now))
+    assert bench.status("k") is Status.UNKNOWN
+    assert bench.store.events.resolve_told(POLICIES, bench.now) == 1
 
     row = bench.row("k")
-    assert (row["status"], row["attempts"], row["maybe_duplicate"]) == ("accepted", 0, False)
-    assert [a["via"] for a in bench.attempts("k")] == ["event", "send"]
+    assert (row["status"], row["delivery"], row["message_id"]) == ("accepted", "delivered", "m-9")
+    assert bench.store.events.resolve_told(POLICIES, bench.now) == 0
 
 
 def test_an_event_that_resolves_a_code_deletes_its_content(bench: Bench) -> None:

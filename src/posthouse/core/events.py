@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from posthouse.core.lifecycle import Status
 from posthouse.core.outcome import Outcome, Verdict
@@ -71,18 +72,21 @@ class Event:
         return (route, self.kind, about, self.recipient.casefold(), f"{self.at:.3f}", self.url)
 
 
+_SPEAK_FOR_THEMSELVES: Final = frozenset({Status.ACCEPTED, Status.WAITING, Status.SENDING})
+"""Accepted already; never called for; or called for right now: that answer says more (such as who was left out), and
+where it is lost, the send is `unknown` and what was heard of it is asked then."""
+
+
 def resolve(send: SendState, event: Event, route: str, policy: TypePolicy, now: float) -> tuple[Attempt, Change] | None:
     """What an event means for a send that is not accepted yet: it was, or nobody could tell of it.
 
-    None where that is known already, or no call can have been made. `route` is where the event came in.
+    None where that is nothing new, or not for an event to say now. `route` is where the event came in.
     """
-    if send.status in (Status.ACCEPTED, Status.WAITING):
+    if send.status in _SPEAK_FOR_THEMSELVES:
         return None
     verdict = Verdict(
         Outcome.ACCEPTED, code=event.kind, text=event.text, message_id=event.message_id, rule="an event tells of it"
     )
-    # Of an open call and the one that runs now, the event is about the older: the other may be a second one.
-    fence = send.fence if send.unknown_fence is None else send.unknown_fence
-    attempt = Attempt(send.id, fence, send.route or route, event.at, now, verdict, Via.EVENT)
+    attempt = Attempt(send.id, send.fence, send.route or route, event.at, now, verdict, Via.EVENT)
     change = settle(send, attempt, policy, now, chance=0.0)
     return None if change is None else (attempt, change)

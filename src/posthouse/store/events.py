@@ -17,12 +17,13 @@ from sqlalchemy import Connection, Row, TextClause, literal, select, text
 
 from posthouse.core.delivery import Delivery, delivery
 from posthouse.core.events import Cause, Event, EventKind, resolve
+from posthouse.core.lifecycle import Status
 from posthouse.core.policy import TypePolicy
 from posthouse.core.references import Candidate, is_main, its_send
 from posthouse.core.sends import SendState
 from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, Database
-from posthouse.store.rows import Step, apply, lock, record, storable
+from posthouse.store.rows import SWEEP_ROWS, Step, apply, lock, locking, record, state_of, state_query, storable
 from posthouse.store.schema import (
     ADDRESS_CHARS,
     CODE_CHARS_MAX,
@@ -31,6 +32,7 @@ from posthouse.store.schema import (
     Instant,
     events,
     sends,
+    status_is,
 )
 
 JOIN_FIRST_S: Final = 2.0
@@ -81,6 +83,24 @@ class Events:
                 joined += self._apply(connection, waiting, policies, now).joined
             if len(waiting) < JOIN_ROWS:
                 return joined
+
+    def resolve_told(self, policies: Mapping[str, TypePolicy], now: float) -> int:
+        """Moves on `unknown` sends of which something was heard while they were being sent; how many."""
+        resolved = 0
+        while True:
+            with self._database.write() as connection:
+                told = state_query("email_sends_unknown", status_is(Status.UNKNOWN), sends.c.last_event_at.is_not(None))
+                states = [state_of(row) for row in connection.execute(locking(told, self._database))]
+                heard = select(events).where(events.c.send_id.in_([state.id for state in states]))
+                news: dict[int, list[_News]] = defaultdict(list)
+                for row in connection.execute(heard.order_by(events.c.id)) if states else ():
+                    news[row.send_id].append(_News(row.route, row.digest, _event(row)))
+                steps = [step for state in states for step in _steps(state, news[state.id], policies, now)]
+                record(connection, self._database, [step.attempt for step in steps if step.attempt], NOBODY)
+                apply(connection, steps, now)
+            resolved += len(steps)
+            if len(steps) < SWEEP_ROWS:
+                return resolved
 
     def quarantine(self, route: str, items: Mapping[str, str], reason: str, now: float) -> None:
         """Keeps items that could not be read, by their digests, for a person to look at."""

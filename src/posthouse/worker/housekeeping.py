@@ -156,6 +156,7 @@ class Housekeeping:
 
     async def _join_events(self) -> None:
         await self._access.run(self._store.events.join, self._policies, self._now())
+        await self._access.run(self._store.events.resolve_told, self._policies, self._now())
 
     async def _reconcile(self) -> None:
         await self._reconciler.sweep()
