@@ -1,4 +1,4 @@
-"""The promise (I1 to I6 and I8 of the design), checked on a finished world against the providers' own ledgers."""
+"""The promise (of the design), checked on a finished world against the providers' own ledgers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import select
 
+from posthouse.core.delivery import Delivery, delivery
+from posthouse.core.events import Event, EventKind
 from posthouse.core.lanes import TURNS, group_of, service_of
 from posthouse.core.lifecycle import Status
 from posthouse.core.limits import Rate
@@ -20,7 +22,7 @@ from posthouse.core.policy import OnUnknown, Priority
 from posthouse.core.sends import Via
 from posthouse.core.switches import DOUBLES_EACH_S, PACED_FOR_S, PACED_FROM, Scope
 from posthouse.sandbox.ledger import Acceptance
-from posthouse.store.schema import attempts, sends
+from posthouse.store.schema import attempts, events, sends
 from posthouse.worker.clock import ANSWER_MAX_S
 from tests.simulation.calls import Call
 from tests.simulation.notices import TYPE as NOTICE
@@ -184,6 +186,41 @@ def each_notice_goes_out_in_one_message(world: World) -> None:
             assert messages[key], f"{carrier.dedupe_key} was accepted without {key}"
         elif carrier.status != Status.UNKNOWN and not world.suspended:
             assert not messages[key], f"{key} went out, and {carrier.dedupe_key} is {carrier.status}"
+
+
+def events_count_once_in_any_order(world: World) -> None:
+    """I7: each piece of news is kept once, and a send's delivery is what all of it says, whatever came first."""
+    by_news: dict[tuple[str, ...], Event] = {
+        heard.event.identity(heard.route): heard.event for heard in world.news.heard
+    }
+    with world.store.database.read() as connection:
+        kept = list(connection.execute(select(events)))
+    assert len(kept) == len(by_news), f"{len(kept)} events are kept of {len(by_news)}"
+    found = rows(world)
+    by_id = {row.id: row for row in found.values()}
+    names = {row.idempotency_key for row in found.values()} | {row.message_id for row in found.values()}
+    told: dict[int, list[EventKind]] = defaultdict(list)
+    for event in kept:
+        row = by_id.get(event.send_id)
+        if row is None:  # of a copy whose id no answer gave
+            assert not (names - {None}) & {event.send_key, event.message_id}, (
+                f"{event.kind} of {event.recipient} has no send"
+            )
+            continue
+        mine = [address.casefold() for address in json.loads(row.recipients)]
+        if len(mine) == 1 or event.recipient == mine[0]:
+            told[row.id].append(EventKind(event.kind))
+    for key, row in found.items():
+        says = delivery(Delivery.NONE, told[row.id])
+        assert row.delivery == says, f"{key} is {row.delivery}, and its events say {says}"
+
+
+def nobody_is_asked_what_an_event_has_told(world: World) -> None:
+    """I7: a send of which something was heard is neither held nor called anything but accepted."""
+    heard = {heard.event.key for heard in world.news.heard} - {None}
+    for key, row in rows(world).items():
+        if row.idempotency_key in heard:
+            assert row.status == Status.ACCEPTED, f"{key} is {row.status}, and a provider told of it"
 
 
 def no_server_gets_more_connections_than_allowed(world: World) -> None:
@@ -497,6 +534,8 @@ ALL = (
     nothing_begins_while_it_is_closed,
     what_is_opened_comes_back_slowly,
     only_calls_cost_attempts,
+    events_count_once_in_any_order,
+    nobody_is_asked_what_an_event_has_told,
     nobody_gets_it_twice_silently,
     nobody_is_left_out_silently,
     each_notice_goes_out_in_one_message,

@@ -15,12 +15,14 @@ from functools import partial
 
 import pytest
 
+from posthouse.core.delivery import Delivery, delivery
 from posthouse.core.lanes import DueLane, Share, share
 from posthouse.core.outcome import Verdict
 from posthouse.core.policy import Priority
 from posthouse.core.sends import Change, SendState
 from posthouse.core.settlement import release
 from posthouse.providers.port import OutgoingMessage
+from posthouse.store import events as store_events
 from posthouse.store.taking import ClaimedSend
 from posthouse.worker import dispatcher
 from posthouse.worker.gates import Gates
@@ -154,6 +156,16 @@ BROKEN = {
         "share",
         serving(lambda priority: priority is not Priority.URGENT, others=False),
         2,
+    ),
+    "the latest event wins": Broken(
+        invariants.events_count_once_in_any_order,
+        store_events,
+        "delivery",
+        lambda _, kinds: delivery(Delivery.NONE, list(kinds)[-1:]),
+        0,
+    ),
+    "events resolve nothing": Broken(
+        invariants.nobody_is_asked_what_an_event_has_told, store_events, "resolve", lambda *_: None, 0
     ),
     "calls are not noted": Broken(invariants.every_message_came_by_a_call_that_was_noted, Noting, "send", unseen, 3),
 }

@@ -48,6 +48,7 @@ from tests.simulation.machines import (
     install_task_factory,
 )
 from tests.simulation.network import Network, Server, Weather
+from tests.simulation.news import News
 from tests.simulation.notices import TEMPLATES, Notices
 from tests.simulation.people import People
 from tests.simulation.routes import RouteNature, draw_api, draw_natures, draw_settings, recipient
@@ -94,6 +95,7 @@ class World:
     apis: dict[str, SandboxApi]
     network: Network
     people: People
+    news: News
     gated: bool  # limits are on, and people close and open
     crowded: bool  # bulk mail waits while codes are asked for
     calls: list[Call] = field(default_factory=list)
@@ -139,11 +141,14 @@ class Simulation:
                 self._database_troubles(),
             )
         ]
+        telling = asyncio.create_task(self.world.news.tell(self.world.apis))
         await asyncio.sleep(self.world.faults_until_s)
         for task in happenings:
             await task
         await self._heal()
         await self._until_quiet()
+        await self.world.news.until_told()
+        telling.cancel()
         for process in self.world.workers:
             process.kill()
         return self.world
@@ -181,6 +186,7 @@ class Simulation:
             apis=apis,
             network=network,
             people=People(store, random.Random(chance.random()), self._now, self._tell),
+            news=News(self._seed, store, type_policies(config), self._now, lambda: self._database.away),
             gated=gated,
             crowded=crowded,
         )

@@ -5,7 +5,7 @@ News comes late, twice, and in any order. Nothing here depends on which of it ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -89,4 +89,5 @@ def resolve(send: SendState, event: Event, route: str, policy: TypePolicy, now: 
     )
     attempt = Attempt(send.id, send.fence, send.route or route, event.at, now, verdict, Via.EVENT)
     change = settle(send, attempt, policy, now, chance=0.0)
-    return None if change is None else (attempt, change)
+    # The call that it tells of was counted when it was made.
+    return None if change is None else (attempt, replace(change, spends_attempt=False))
