@@ -12,9 +12,9 @@ import pytest
 from posthouse.config import RouteSettings
 from posthouse.content import Content
 from posthouse.email import CheckedEmail, Email
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.mime import message_bytes
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from posthouse.worker.rendering import Renderer
 from tests.providers.messages import SHOP
 from tests.providers.mime_readers import parsed

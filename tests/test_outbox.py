@@ -12,8 +12,8 @@ from posthouse.core.policy import TypePolicy
 from posthouse.email import Email
 from posthouse.errors import InvalidEmail
 from posthouse.outbox import Outbox
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 
 
 class Reached(Exception):

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from email_validator import EmailNotValidError, validate_email
-
 from posthouse.errors import InvalidEmail
 from posthouse.text import one_line, shorten
 
@@ -54,6 +52,8 @@ class Address:
         name = _name_of(named, field_name) if named else ""
         if (plain := _PLAIN.fullmatch(bare)) is not None:
             return Address(f"{plain['local']}@{plain['domain'].lower()}", name)
+        from email_validator import EmailNotValidError, validate_email  # large, and hardly an address needs it
+
         try:
             found = validate_email(
                 bare,

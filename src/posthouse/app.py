@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -37,17 +38,17 @@ from posthouse.core.switches import Switches
 from posthouse.errors import ConfigError, InvalidEmail
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport, TransportOptions
+from posthouse.providers.transport import Transport, TransportOptions
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import check
 from posthouse.store.retention import FAMILIES_KEPT_S, Limits
 from posthouse.store.store import Store
-from posthouse.store.worker_lock import WorkerLock
 
 if TYPE_CHECKING:
     from posthouse.sandbox.fault_text import FaultSettings
     from posthouse.sandbox.limit import SendLimit
     from posthouse.store.threads import StoreThreads
+    from posthouse.store.worker_lock import WorkerLock
     from posthouse.worker.crew import WorkerParts
     from posthouse.worker.supervisor import Worker
 
@@ -68,6 +69,13 @@ log = logging.getLogger("posthouse.app")
 def new_idempotency_key() -> str:
     """A key that no other send has, in this or any other database."""
     return uuid.uuid4().hex
+
+
+def open_transport(options: TransportOptions) -> Transport:
+    """The HTTP client; imported by who makes a call."""
+    from posthouse.providers.http_client import AiohttpTransport
+
+    return AiohttpTransport(options)
 
 
 def new_seed() -> int:
@@ -149,7 +157,7 @@ class App:
     def providers(self) -> dict[str, Provider]:
         """Every configured route's provider, new. Raises ConfigError."""
         return {
-            name: build_provider(name, settings, transport_factory=AiohttpTransport, now=self.clock)
+            name: build_provider(name, settings, transport_factory=open_transport, now=self.clock)
             for name, settings in self.config.routes.items()
         }
 
@@ -189,6 +197,7 @@ class App:
         None where a worker has the SQLite file: it does this itself, every few seconds. Raises as `run_worker`.
         """
         from posthouse.store.threads import StoreThreads
+        from posthouse.store.worker_lock import WorkerLock
         from posthouse.worker.one_pass import reconcile_once
 
         check(self.database)
@@ -225,6 +234,7 @@ class App:
         lock = await self._lock_sqlite(stop)
         if stop.is_set():
             return
+        import_module("posthouse.providers.http_client")  # now: the first call should not wait for it
         executor = StoreThreads(single=self.database.is_sqlite)
         worker = self.worker(providers, executor, alone=lock is not None)
         _tune_interpreter()
@@ -237,6 +247,8 @@ class App:
 
     async def _lock_sqlite(self, stop: asyncio.Event) -> WorkerLock | None:
         """The lock of a SQLite file's only worker, as soon as it is free; None for other databases."""
+        from posthouse.store.worker_lock import WorkerLock
+
         if self.database.sqlite_file is None:
             return None
         lock, said = WorkerLock(self.database.sqlite_file), False
@@ -279,7 +291,7 @@ class App:
             caps=self.caps,
             alarm=AlarmSettings(
                 quiet_s=alerts.quiet,
-                transport=AiohttpTransport(TransportOptions()) if alerts.url else None,
+                transport=open_transport(TransportOptions()) if alerts.url else None,
                 url=alerts.url.reveal if alerts.url else None,
             ),
             canaries=CanarySettings(canaries(self.config), way_in),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil  # type: ignore[import-untyped]
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 import posthouse
 from posthouse.store.database import open_database
@@ -220,7 +220,9 @@ class Installation:
 
     def statuses(self) -> Counter[str]:
         """How many sends there are of each status."""
-        return Counter(row.status for row in self.rows().values())
+        counted = select(sends.c.status, func.count().label("count")).group_by(sends.c.status)
+        with self.database.read() as connection:
+            return Counter({row.status: row.count for row in connection.execute(counted)})
 
     def until_status(self, wanted: Mapping[str, int], within_s: float = DEADLINE_S) -> None:
         """Waits until the sends stand exactly so."""

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,72 +69,48 @@ class Ran:
         return Counter(entry["order"] for entry in json.loads(ledger.read_text()))
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ran, Ran]]:
-    """One run for programs and another for people, at the same time; they differ in all that can be chosen."""
-    folder = tmp_path_factory.mktemp("demo")
-    first = Demo(folder / "one", "--orders", "300", "--timeouts", "10", "--seed", "1", "--json")
-    second = Demo(folder / "two", "--orders", "200", "--timeouts", "5", "--seed", "2", "--keep")
-    yield first.result(), second.result()
-    first.end()
-    second.end()
+def played(folder: Path, *options: str) -> Ran:
+    """A whole run."""
+    demo = Demo(folder, *options)
+    try:
+        return demo.result()
+    finally:
+        demo.end()
 
 
-@pytest.fixture
-def for_programs(runs: tuple[Ran, Ran]) -> Ran:
-    return runs[0]
+def test_the_outbox_side_doubles_and_loses_nothing_where_the_naive_one_does_says_one_document(tmp_path: Path) -> None:
+    ran = played(tmp_path / "run", "--orders", "300", "--timeouts", "10", "--seed", "1", "--json")
 
-
-@pytest.fixture
-def for_people(runs: tuple[Ran, Ran]) -> Ran:
-    return runs[1]
-
-
-def test_with_json_standard_output_is_one_document_with_these_keys(for_programs: Ran) -> None:
-    document = json.loads(for_programs.out)
+    assert (ran.code, ran.err) == (0, "")
+    document = json.loads(ran.out)
     both = {"orders", "duplicates", "lost", "slow_checkouts"}
     assert set(document) == {"naive", "posthouse"}
     assert set(document["naive"]) == both
     assert set(document["posthouse"]) == both | {"backlog_peak", "drain_s"}
-    assert for_programs.err == ""
-
-
-def test_the_outbox_side_doubles_and_loses_nothing_where_the_naive_one_does(for_programs: Ran) -> None:
-    document = json.loads(for_programs.out)
-    assert for_programs.code == 0
     assert (document["posthouse"]["duplicates"], document["posthouse"]["lost"]) == (0, 0)
     assert document["naive"]["orders"] == document["posthouse"]["orders"] == 300
     assert 0 < document["naive"]["duplicates"] <= 2 * 10
     assert document["naive"]["slow_checkouts"] > document["posthouse"]["slow_checkouts"]
     assert document["posthouse"]["backlog_peak"] > 0
+    assert list(ran.folder.iterdir()) == [], "nothing is left behind"
 
 
-def test_nothing_is_left_behind(for_programs: Ran) -> None:
-    assert list(for_programs.folder.iterdir()) == []
+def test_people_are_told_what_the_kept_ledgers_say_what_it_means_and_what_to_do_next(tmp_path: Path) -> None:
+    ran = played(tmp_path / "run", "--orders", "200", "--timeouts", "5", "--seed", "2", "--keep")
 
-
-def test_the_table_says_what_the_kept_ledgers_say(for_people: Ran) -> None:
-    naive, posthouse = for_people.times_accepted("naive"), for_people.times_accepted("posthouse")
-    counts = (naive.total() - len(naive), posthouse.total() - len(posthouse))
-    assert for_people.figures("orders") == ("200", "200")
-    assert for_people.figures("duplicates") == tuple(map(str, counts))
-    assert for_people.figures("lost") == (str(200 - len(naive)), str(200 - len(posthouse)))
+    assert ran.code == 0
+    naive, posthouse = ran.times_accepted("naive"), ran.times_accepted("posthouse")
+    assert ran.figures("orders") == ("200", "200")
+    assert ran.figures("duplicates") == (str(naive.total() - len(naive)), str(posthouse.total() - len(posthouse)))
+    assert ran.figures("lost") == (str(200 - len(naive)), str(200 - len(posthouse)))
     assert set(posthouse) == set(range(1, 201))
     assert set(posthouse.values()) == {1}
-
-
-def test_other_numbers_come_out_of_other_numbers(for_people: Ran) -> None:
-    late = {int(figure) for figure in for_people.figures("late answers")}
-    assert max(late) <= 5
-    assert "seed 2" in for_people.out
-
-
-def test_people_are_told_how_it_goes_what_it_means_and_what_to_do_next(for_people: Ran) -> None:
-    assert for_people.code == 0
-    assert "the provider is ill" in for_people.err
-    assert f"kept: {for_people.folder}" in for_people.err
-    assert "posthouse init" in for_people.out
-    assert max(map(len, for_people.out.splitlines())) <= 80
+    assert max(int(figure) for figure in ran.figures("late answers")) <= 5
+    assert "seed 2" in ran.out
+    assert "the provider is ill" in ran.err
+    assert f"kept: {ran.folder}" in ran.err
+    assert "posthouse init" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

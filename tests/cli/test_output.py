@@ -29,16 +29,22 @@ def test_no_rows_are_no_lines() -> None:
 
 
 @pytest.mark.parametrize("steering", ["\x1b[2J", "\x9b31m", "\r", "\x07", "\u202e", "\x00"])
-def test_what_others_wrote_cannot_steer_the_terminal(steering: str) -> None:
-    tamed = tame(f"before{steering}after").plain
+def test_what_others_wrote_cannot_steer_the_terminal(steering: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"before{steering}after"
 
-    assert steering[0] not in tamed
-    assert tamed.startswith("before")
-    assert tamed.endswith("after")
+    Output(as_json=False).show(Answer({}, [line, Text(line)]))
+
+    for tamed in capsys.readouterr().out.splitlines():
+        assert steering[0] not in tamed
+        assert tamed.startswith("before")
+        assert tamed.endswith("after")
 
 
-def test_line_breaks_and_tabs_of_a_body_stay() -> None:
-    assert tame("a\n\tb").plain == "a\n\tb"
+def test_line_breaks_and_tabs_of_a_body_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=False).show(Answer({}, ["a\n\tb"]))
+
+    assert capsys.readouterr().out == "a\n\tb\n"
+    assert tame(Text("a\n\tb")).plain == "a\n\tb"
 
 
 def test_taming_keeps_the_styles() -> None:

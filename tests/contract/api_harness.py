@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from posthouse.config import RouteSettings
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from posthouse.sandbox.api import SEND_PATH
 from posthouse.sandbox.ledger import Ledger
 from tests.providers.loopback import Api, Received, Reply, answer, drop, running_api, stall

@@ -14,9 +14,9 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from posthouse.config import RouteSettings
 from posthouse.core.outcome import Outcome
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from posthouse.sandbox.ledger import Ledger
 from posthouse.sandbox.smtp import serve_smtp
 from tests.providers.smtp_server import server_context

@@ -13,13 +13,14 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from posthouse.errors import DatabaseUnavailable, SchemaError
 from posthouse.store import migrate as migrations
 from posthouse.store.database import Database, open_database
-from posthouse.store.migrate import VERSION_TABLE, check, head, migrate, version
+from posthouse.store.migrate import VERSION_TABLE, check, head, migrate, version, versions
 from posthouse.store.schema import metadata, metadata_of
 from posthouse.store.store import Store
 from tests.contract.store_support import Bench, race
@@ -110,6 +111,22 @@ def test_a_new_database_gets_every_table_and_this_releases_version(empty: Databa
     with empty.read() as connection:
         names = set(inspect(connection).get_table_names())
     assert names - {"sqlite_sequence"} == {*metadata.tables, VERSION_TABLE}
+
+
+def test_the_versions_and_the_last_of_them_are_what_alembic_finds_in_the_files() -> None:
+    scripts = ScriptDirectory.from_config(migrations._alembic())
+
+    assert versions() == [script.revision for script in reversed(list(scripts.walk_revisions()))]
+    assert head() == scripts.get_current_head()
+
+
+def test_the_tables_version_is_what_alembic_reads_there(empty: Database) -> None:
+    for bring in (lambda: None, lambda: migrate_to(empty, "0001"), lambda: migrate(empty)):
+        bring()
+
+        with empty.read() as connection:
+            context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+            assert version(empty) == context.get_current_revision()
 
 
 def test_migrating_leads_to_what_the_models_say(empty: Database) -> None:

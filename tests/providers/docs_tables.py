@@ -73,7 +73,7 @@ def own_rules(name: str) -> Sequence[Rule]:
 def with_api_tables(name: str, page: str) -> str:
     """The page of a provider with an API of its own, its tables written anew."""
     rules = rules_as_markdown(own_rules(name), failures=())
-    return _filled(page, {"settings": settings_table(PROVIDERS[name].settings), "rules": rules})
+    return _filled(page, {"settings": settings_table(PROVIDERS[name]().settings), "rules": rules})
 
 
 def _filled(page: str, tables: dict[str, str]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from posthouse.config import RouteSettings
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from tests.contract.provider_suite import SECRET
 from tests.providers.sigv4_server import Account
 

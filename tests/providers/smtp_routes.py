@@ -8,9 +8,9 @@ from typing import Any
 
 from posthouse.config import RouteSettings
 from posthouse.core.outcome import Outcome, Verdict
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from tests.providers.messages import message
 from tests.providers.smtp_server import Script, ScriptedServer, scripted_server
 from tests.providers.wire import CERTIFICATE

@@ -27,7 +27,7 @@ def test_its_page_has_the_tables_of_the_code(name: str) -> None:
     """Write them anew with: python -m tests.providers.docs_tables"""
     page = PAGE.with_name(f"{name}.md").read_text(encoding="utf-8")
     assert with_api_tables(name, page) == page
-    for field_name in PROVIDERS[name].settings.model_fields:
+    for field_name in PROVIDERS[name]().settings.model_fields:
         assert f"| `{field_name}` |" in page, field_name
 
 
@@ -45,7 +45,7 @@ def test_every_example_of_its_page_can_be_built(name: str, wire: ScriptedTranspo
 
 @each_api
 def test_it_has_an_address_that_everybody_uses(name: str) -> None:
-    assert not PROVIDERS[name].settings.model_fields["url"].is_required()
+    assert not PROVIDERS[name]().settings.model_fields["url"].is_required()
 
 
 @each_api

@@ -29,10 +29,10 @@ from posthouse.content import Content
 from posthouse.core.outcome import Outcome, Subject
 from posthouse.errors import ConfigError
 from posthouse.providers.dkim import SIGNED, DkimSigner
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.mime import message_bytes
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from posthouse.setting_values import Secret
 from tests.providers.messages import ADA, full_message, message
 from tests.providers.smtp_server import scripted_server

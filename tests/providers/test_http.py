@@ -317,10 +317,14 @@ def test_a_key_in_the_body_has_a_lifetime_only_when_it_is_said(build: Build) -> 
     assert build(body=body, idempotency_lifetime="30m").facts.key_lifetime_s == 1800.0
 
 
-def test_the_transport_is_opened_with_the_routes_options(build: Build, wire: ScriptedTransport, tmp_path: Path) -> None:
+async def test_the_first_call_opens_the_transport_with_the_routes_options(
+    build: Build, wire: ScriptedTransport, tmp_path: Path
+) -> None:
     authority = tmp_path / "ca.pem"
     authority.write_text("")
-    build(concurrency=4, connect_timeout="1s", keepalive="4s", ca_file=str(authority))
+    provider = build(concurrency=4, connect_timeout="1s", keepalive="4s", ca_file=str(authority))
+    assert wire.options is None
+    await provider.send(message())
     assert wire.options == TransportOptions(1.0, 4, 4.0, authority)
 
 
@@ -406,8 +410,15 @@ async def test_without_a_health_url_nothing_is_asked(build: Build, wire: Scripte
 
 
 async def test_closing_closes_the_transport(build: Build, wire: ScriptedTransport) -> None:
-    await build().close()
+    provider = build()
+    await provider.send(message())
+    await provider.close()
     assert wire.closed
+
+
+async def test_closing_what_made_no_call_opens_nothing(build: Build, wire: ScriptedTransport) -> None:
+    await build().close()
+    assert (wire.options, wire.closed) == (None, False)
 
 
 async def test_a_body_can_be_json_text(build: Build, wire: ScriptedTransport) -> None:

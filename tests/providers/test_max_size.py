@@ -7,9 +7,9 @@ import pytest
 from posthouse.attachment import Attachment
 from posthouse.config import RouteSettings
 from posthouse.content import Content, StoredFile
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from tests.providers.messages import ADA
 
 OWN = {"http": {"url": "https://api.example/send", "auth": "none"}, "smtp": {"url": "smtps://mail.example"}}

@@ -13,11 +13,12 @@ from posthouse.attachment import Attachment
 from posthouse.config import RouteSettings, parse_config
 from posthouse.core.outcome import Outcome
 from posthouse.errors import ConfigError
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.placeholders import pipe_of
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import PROVIDERS, build_provider
-from posthouse.providers.transport import AiohttpTransport, HttpAnswer, HttpRequest
+from posthouse.providers.transport import HttpAnswer, HttpRequest
 from tests.providers.docs_tables import PAGE, with_tables
 from tests.providers.messages import full_message, message
 
@@ -114,7 +115,7 @@ def test_an_error_about_a_credential_does_not_show_it() -> None:
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))
 def test_every_setting_of_every_provider_is_described(name: str) -> None:
-    for field_name, field in PROVIDERS[name].settings.model_fields.items():
+    for field_name, field in PROVIDERS[name]().settings.model_fields.items():
         assert field.description, field_name
 
 

@@ -13,9 +13,9 @@ from posthouse.attachment import Attachment
 from posthouse.config import RouteSettings
 from posthouse.content import Content
 from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from tests.providers.messages import ADA, BOB, message
 from tests.providers.smtp_server import ScriptedServer, scripted_server
 from tests.providers.wire import CERTIFICATE

@@ -8,10 +8,10 @@ from typing import Any
 
 from posthouse.config import RouteSettings
 from posthouse.core.outcome import Outcome
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
 from posthouse.providers.smtp_wire import Wire
-from posthouse.providers.transport import AiohttpTransport
 from tests.providers.messages import message
 from tests.providers.smtp_server import USUAL
 from tests.simulation.virtual_time import run

@@ -19,9 +19,9 @@ from posthouse.content import Content
 from posthouse.core.outcome import Outcome
 from posthouse.email import Email
 from posthouse.errors import InvalidEmail
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
-from posthouse.providers.transport import AiohttpTransport
 from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.faults import FaultPlan
 from posthouse.sandbox.ledger import Ledger

@@ -10,10 +10,10 @@ import pytest
 
 from posthouse.config import parse_config
 from posthouse.errors import ConfigError
+from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import build_provider
 from posthouse.providers.smtp_settings import Security, SmtpSettings
-from posthouse.providers.transport import AiohttpTransport
 from tests.providers.docs_tables import SMTP_PAGE, with_smtp_tables
 
 GOOD = {"provider": "smtp", "url": "smtp+starttls://user@smtp.example.com:587", "password": "env:STANDBY_PASSWORD"}

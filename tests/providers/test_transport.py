@@ -10,16 +10,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from posthouse.providers import transport as module
-from posthouse.providers.transport import (
-    ANSWER_BYTES_MAX,
-    AiohttpTransport,
-    FailurePhase,
-    HttpAnswer,
-    HttpFailure,
-    HttpRequest,
-    TransportOptions,
-)
+from posthouse.providers import http_client as module
+from posthouse.providers.http_client import ANSWER_BYTES_MAX, AiohttpTransport
+from posthouse.providers.transport import FailurePhase, HttpAnswer, HttpFailure, HttpRequest, TransportOptions
 from tests.providers.loopback import Api, Received, answer, drop, running_api, stall
 from tests.providers.wire import (
     CERTIFICATE,

@@ -121,7 +121,7 @@ def sections() -> list[Section]:
         *(
             Section(
                 f'`[routes.NAME]` with `provider = "{name}"`',
-                kind.settings,
+                kind().settings,
                 f"More about it on [its own page](providers/{name}.md).",
             )
             for name, kind in PROVIDERS.items()

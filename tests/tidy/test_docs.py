@@ -58,7 +58,7 @@ def test_a_duration_is_documented_as_it_is_written() -> None:
 def test_the_example_is_a_valid_configuration() -> None:
     config = parse_config(tomllib.loads(EXAMPLE), environment={})
     for route in config.routes.values():
-        PROVIDERS[route.provider].settings.model_validate(route.own)
+        PROVIDERS[route.provider]().settings.model_validate(route.own)
 
 
 def test_the_picture_shows_every_arrow_of_the_table() -> None:

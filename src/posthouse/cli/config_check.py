@@ -10,13 +10,12 @@ from typing import Annotated, Any, Final
 
 import typer
 from jinja2 import Environment, TemplateSyntaxError
-from rich.text import Text
 
 from posthouse.address import Address
 from posthouse.app import App
 from posthouse.cli.failures import Exit, failure_of
-from posthouse.cli.invocation import Invocation
-from posthouse.cli.output import Answer, Line
+from posthouse.cli.invocation import Invocation, add_command
+from posthouse.cli.output import Answer, Line, assembled
 from posthouse.cli.story_lines import wrapped
 from posthouse.config import Config, RouteSettings
 from posthouse.content import Content
@@ -73,7 +72,7 @@ def check(
 def _lines(finding: Finding, width: int) -> list[Line]:
     first, *rest = wrapped(f"{finding.setting}: {finding.text}", width, _INDENT)
     level = (f"{finding.level.value:{len(_INDENT)}}", _STYLES[finding.level])
-    return [Text.assemble(level, first.lstrip()), *rest]
+    return [assembled(level, first.lstrip()), *rest]
 
 
 def _tried(setting: str, attempt: Callable[[], object], fine: str) -> Finding:
@@ -138,7 +137,7 @@ def _default_sender(place: str, provider: Provider, sender: Address | None) -> I
 
 
 def _secrets(settings: RouteSettings) -> Iterator[tuple[str, Secret]]:
-    own: Any = PROVIDERS[settings.provider].settings.model_validate(settings.own)
+    own: Any = PROVIDERS[settings.provider]().settings.model_validate(settings.own)
     return ((name, value) for name, value in own if isinstance(value, Secret))
 
 
@@ -188,3 +187,7 @@ def _health(app: App) -> Iterator[Finding]:
             said = f"{verdict.code} {verdict.text}".strip()
             setting = f"{place}.health_url" if "health_url" in app.config.routes[name].own else place
             yield Finding(Level.WRONG, setting, f"says that it is not well: {said}", Exit.NOT_POSSIBLE)
+
+
+config = typer.Typer(no_args_is_help=True, help="The configuration.")
+add_command(config, check)

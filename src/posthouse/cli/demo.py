@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from posthouse.app import new_seed
 from posthouse.cli.failures import Exit
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration
-from posthouse.cli.output import Answer, Json, Line, columns, count
+from posthouse.cli.output import Answer, Json, Line, columns, count, styled
 from posthouse.cli.story_lines import wrapped
 from posthouse.config import CONFIG_FILE
 from posthouse.demo.hour import Played
@@ -28,6 +27,9 @@ from posthouse.demo.scenario import DELAYED_S, HOUR_S, SLOW_CHECKOUT_S, Scenario
 from posthouse.demo.screen import screen
 from posthouse.demo.stage import play_until_signal
 from posthouse.demo.tally import Tally
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 BEHIND_MAX_S: Final = 1.0
 """A shop that takes its orders up later than this says so: its figures are no longer those of the scenario."""
@@ -133,7 +135,7 @@ def _table(played: Played) -> list[Text]:
     ]
     widths = [max(len(row[place]) for row in rows) for place in (1, 2)]
     aligned: list[list[Line]] = [
-        [name, one.rjust(widths[0]), two.rjust(widths[1]), Text(what, "dim")] for name, one, two, what in rows
+        [name, one.rjust(widths[0]), two.rjust(widths[1]), styled(what, "dim")] for name, one, two, what in rows
     ]
     return columns(aligned, indent="  ")
 

@@ -9,10 +9,11 @@ from typing import Final
 
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.output import Answer, Line
-from posthouse.cli.sandbox import SANDBOX_PORT
 from posthouse.config import CONFIG_FILE
 from posthouse.errors import ConfigError
 from posthouse.store import migrate as tables
+
+SANDBOX_PORT: Final = 8025
 
 STARTER: Final = f"""\
 # Posthouse. Every setting is described in docs/configuration.md; `posthouse config check` tells what is wrong here.

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
-from posthouse.cli import (
-    config_check,
-    demo,
-    find,
-    init,
-    interventions,
-    pause,
-    plan,
-    reconcile,
-    route,
-    sandbox,
-    send,
-    show,
-    status,
-    worker,
-)
 from posthouse.cli.failures import Exit, Failure
 from posthouse.cli.invocation import ByOption, ConfigOption, Everywhere, JsonOption, add_command, report
 from posthouse.cli.output import Answer, Output
@@ -36,8 +22,56 @@ NAME: Final = "posthouse"
 _TYPED_WRONG: Final = cast(type[Exception], typer.BadParameter.__mro__[1])
 
 
+SET_UP, RUN, ACT, ASK = "Set up", "Run", "Act", "Ask"
+
+MODULES: Final = {
+    SET_UP: {"demo": "demo", "init": "init", "migrate": "init", "config": "config_check"},
+    RUN: {"worker": "worker", "sandbox": "sandbox"},
+    ACT: {
+        "send": "send",
+        "retry": "interventions",
+        "cancel": "interventions",
+        "resolve": "interventions",
+        "reconcile": "reconcile",
+        "pause": "pause",
+        "resume": "pause",
+        "route": "route",
+    },
+    ASK: {"status": "status", "find": "find", "show": "show", "plan": "plan"},
+}
+"""The module of each command, which has it by its own name; in the panels and the order in which help shows them."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name. A module is imported when its command is asked for: each needs much that others don't."""
+
+    def __init__(self) -> None:
+        self._places = {name: (panel, place) for panel, names in MODULES.items() for name, place in names.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        panel, place = self._places[name]
+        found = getattr(import_module(f"posthouse.cli.{place}"), name)
+        if isinstance(found, typer.Typer):
+            group = get_group(found)
+            group.name, group.rich_help_panel = name, panel
+            return group
+        holder = typer.Typer()
+        add_command(holder, found, panel=panel)
+        return get_group(holder).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 class _Posthouse(TyperGroup):
     """Ends in an exit code, and never in a traceback for what was typed."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = cast(dict[str, Any], _Commands())
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         given = list(sys.argv[1:] if args is None else args)
@@ -86,35 +120,6 @@ def _everywhere(
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(Exit.WRONG)
-
-
-SET_UP, RUN, ASK, ACT = "Set up", "Run", "Ask", "Act"
-
-configuration = typer.Typer(no_args_is_help=True, help="The configuration.")
-app.add_typer(configuration, name="config", rich_help_panel=SET_UP)
-
-routes = typer.Typer(no_args_is_help=True, help="Take a route out of use, and back.")
-app.add_typer(routes, name="route", rich_help_panel=ACT)
-
-add_command(app, demo.demo, panel=SET_UP)
-add_command(app, init.init, panel=SET_UP)
-add_command(app, init.migrate, panel=SET_UP)
-add_command(configuration, config_check.check)
-add_command(app, worker.worker, panel=RUN)
-add_command(app, sandbox.sandbox, panel=RUN)
-add_command(app, send.send, panel=ACT)
-add_command(app, status.status, panel=ASK)
-add_command(app, find.find, panel=ASK)
-add_command(app, show.show, panel=ASK)
-add_command(app, plan.plan, panel=ASK)
-add_command(app, interventions.retry, panel=ACT)
-add_command(app, interventions.cancel, panel=ACT)
-add_command(app, interventions.resolve, panel=ACT)
-add_command(app, reconcile.reconcile, panel=ACT)
-add_command(app, pause.pause, panel=ACT)
-add_command(app, pause.resume, panel=ACT)
-add_command(routes, route.close)
-add_command(routes, route.open_, name="open")
 
 
 def main() -> None:

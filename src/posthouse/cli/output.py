@@ -7,15 +7,19 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-from rich.console import Console
-from rich.text import Text
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from posthouse.core.lifecycle import Status
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+# Rich is imported where there is something to colour or to measure: programs ask for JSON, and many answers are plain.
+
 Json = dict[str, Any]
-Line = str | Text
+Line: TypeAlias = "str | Text"
 
 WIDTH_MIN: Final = 80
 GAP: Final = "  "
@@ -42,7 +46,7 @@ class Answer:
     """What a command has to say, and the exit code it ends with."""
 
     document: Json
-    lines: Sequence[Line] = ()
+    lines: Iterable[Line] = ()  # gone through once, where words are wanted
     exit_code: int = 0
 
 
@@ -51,8 +55,13 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+
+    @cached_property
+    def _console(self) -> Console:
         # Made anew for each command: whoever calls in-process (a test) has standard output of its own.
-        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        from rich.console import Console
+
+        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     @property
     def width(self) -> int:
@@ -66,30 +75,52 @@ class Output:
             sys.stdout.flush()
             return
         for line in answer.lines:
-            self._console.print(tame(line))
+            if isinstance(line, str):
+                print(_without_steering(line))
+            else:
+                self._console.print(tame(line))
+        sys.stdout.flush()
+
+
+def styled(words: str, style: str) -> Text:
+    """Words in a colour."""
+    from rich.text import Text
+
+    return Text(words, style)
+
+
+def assembled(*parts: Line | tuple[str, str]) -> Text:
+    """One line of several parts, some of them with their style."""
+    from rich.text import Text
+
+    return Text.assemble(*parts)
 
 
 def status_text(status: Status, words: str = "") -> Text:
     """A status in its colour."""
-    return Text(words or status.value, STATUS_STYLES[status])
+    return styled(words or status.value, STATUS_STYLES[status])
 
 
-def tame(line: Line) -> Text:
-    """The line without characters that steer a terminal. Its length stays the same, and so do its styles."""
-    text = line.copy() if isinstance(line, Text) else Text(line)
-    text.plain = _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.plain)
-    return text
+def tame(text: Text) -> Text:
+    """The text without characters that steer a terminal. Its length stays the same, and so do its styles."""
+    tamed = text.copy()
+    tamed.plain = _without_steering(text.plain)
+    return tamed
+
+
+def _without_steering(words: str) -> str:
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", words)
 
 
 def columns(rows: Iterable[Sequence[Line]], indent: str = "") -> list[Text]:
     """The rows with their cells aligned. Nothing is cut: who needs a key needs all of it."""
-    texts = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    texts = [[styled(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
     widths = [max((cell.cell_len for cell in column), default=0) for column in zip(*texts, strict=True)]
     return [_aligned(row, widths, indent) for row in texts]
 
 
 def _aligned(row: Sequence[Text], widths: Sequence[int], indent: str) -> Text:
-    line = Text(indent)
+    line = styled(indent, "")
     for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
         line.append(GAP if place else "")
         line.append_text(cell)

@@ -9,7 +9,7 @@ import typer
 
 from posthouse.app import App
 from posthouse.cli.failures import WrongUsage
-from posthouse.cli.invocation import Invocation
+from posthouse.cli.invocation import Invocation, add_command
 from posthouse.cli.moments import coming, duration_option, iso
 from posthouse.cli.output import Answer, count
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
@@ -52,3 +52,8 @@ def _known(app: App, route: str) -> None:
         near = difflib.get_close_matches(route, app.config.routes, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(app.config.routes) or 'none'}"
         raise WrongUsage(f"there is no route {route!r}; {hint}")
+
+
+route = typer.Typer(no_args_is_help=True, help="Take a route out of use, and back.")
+add_command(route, close)
+add_command(route, open_, name="open")

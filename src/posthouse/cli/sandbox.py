@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from posthouse.app import SandboxSettings, run_sandbox
 from posthouse.cli.failures import WrongUsage
+from posthouse.cli.init import SANDBOX_PORT
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration_option
 from posthouse.cli.output import Answer, Line
@@ -17,8 +18,6 @@ from posthouse.sandbox.api import SEND_PATH
 from posthouse.sandbox.fault_text import FaultSettings, fault_text, parse_fault, read_faults_file
 from posthouse.sandbox.limit import SendLimit
 from posthouse.setting_values import Secret, parse_rate
-
-SANDBOX_PORT: Final = 8025
 
 
 def sandbox(

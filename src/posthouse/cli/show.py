@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
-from rich.text import Text
 
 from posthouse.app import App
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import iso
-from posthouse.cli.output import Answer, Json, Line, size
+from posthouse.cli.output import Answer, Json, Line, size, styled
 from posthouse.cli.standing import closed_now
 from posthouse.cli.story import NextStep, Surroundings, folded, is_held, next_step, timeline
 from posthouse.cli.story_lines import heading_lines, standing_lines, time_lines
@@ -145,7 +144,7 @@ def _content_lines(readable: _Readable) -> Iterator[Line]:
     yield from map(_file_line, content.attachments)
     for kind, body in (("text", content.text), ("html", content.html)):
         if body is not None:
-            yield from ("", Text(f"--- {kind} ---", "dim"), _excerpt(body))
+            yield from ("", styled(f"--- {kind} ---", "dim"), _excerpt(body))
 
 
 def _file_line(file: StoredFile) -> str:

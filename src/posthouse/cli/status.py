@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from posthouse.cli.failures import Exit
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import coming, duration, duration_option, iso, local
-from posthouse.cli.output import Answer, Json, Line, columns, count
+from posthouse.cli.output import Answer, Json, Line, columns, count, styled
 from posthouse.cli.standing import (
     RECENT_S,
     Problem,
@@ -42,7 +41,7 @@ def status(
     found = problems(whole, oldest_s)
     shown = app.config.database_shown
     exit_code = Exit.NOT_POSSIBLE if check and found else Exit.OK
-    return Answer(_document(whole, found, shown), list(_lines(whole, found, shown)), exit_code)
+    return Answer(_document(whole, found, shown), _lines(whole, found, shown), exit_code)
 
 
 def _lines(whole: Whole, found: Sequence[Problem], database: str) -> Iterator[Line]:
@@ -91,7 +90,7 @@ def _workers(whole: Whole) -> list[Line]:
         if whole.is_alive(worker):
             lines.append(f"{who}: at work for {duration(whole.now - worker.started_at)}")
         else:
-            lines.append(Text(f"{who}: silent for {duration(whole.now - worker.heartbeat_at)}", "red"))
+            lines.append(styled(f"{who}: silent for {duration(whole.now - worker.heartbeat_at)}", "red"))
     return lines
 
 
@@ -126,12 +125,12 @@ def _lane(lane: LaneDepth, whole: Whole) -> list[Line]:
 
 def _problem_lines(found: Sequence[Problem]) -> Iterator[Line]:
     if not found:
-        yield Text("Nothing needs a person.", "green")
+        yield styled("Nothing needs a person.", "green")
         return
-    yield Text(f"{count(len(found), 'thing')} for a person to look at:", "bold yellow")
+    yield styled(f"{count(len(found), 'thing')} for a person to look at:", "bold yellow")
     for problem in found:
         yield f"  {problem.text}"
-        yield Text(f"    {problem.do}", "dim")
+        yield styled(f"    {problem.do}", "dim")
 
 
 def _document(whole: Whole, found: Sequence[Problem], database: str) -> Json:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Final
-
-from rich.text import Text
+from typing import TYPE_CHECKING, Final
 
 from posthouse.cli.moments import local_clock, local_day, took
-from posthouse.cli.output import Line, columns, status_text
+from posthouse.cli.output import Line, assembled, columns, status_text, styled
 from posthouse.cli.story import Entry, NextStep, expiry, is_held, standing
 from posthouse.core.lifecycle import Status
 from posthouse.core.outcome import Outcome
 from posthouse.store.ledger import Story
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 INDENT: Final = "  "
 NAMED_MAX: Final = 20
@@ -34,7 +35,7 @@ def heading_lines(story: Story, subject: str | None, now: float, width: int) -> 
     """Which send it is. `subject` is None where it is not to be shown."""
     send = story.send
     status = Status(send["status"])
-    yield Text.assemble((send["dedupe_key"], "bold"), INDENT, status_text(status, standing(story)))
+    yield assembled((send["dedupe_key"], "bold"), INDENT, status_text(status, standing(story)))
     if subject:
         yield from wrapped(f'"{subject}"', width, INDENT)
     yield from wrapped(f"to {', '.join(json.loads(send['recipients']))}", width, INDENT)
@@ -53,7 +54,7 @@ def heading_lines(story: Story, subject: str | None, now: float, width: int) -> 
         more = f" and {len(keys) - NAMED_MAX:,} more (--json)" if len(keys) > NAMED_MAX else ""
         yield from wrapped(f"with it go {', '.join(keys[:NAMED_MAX])}{more}", width, INDENT)
     if send["maybe_duplicate"]:
-        yield Text(f"{INDENT}Marked maybe_duplicate: a second copy may have gone out.", "yellow")
+        yield styled(f"{INDENT}Marked maybe_duplicate: a second copy may have gone out.", "yellow")
 
 
 def time_lines(entries: Sequence[Entry], width: int, *, raw: bool) -> Iterator[Line]:
@@ -67,7 +68,7 @@ def time_lines(entries: Sequence[Entry], width: int, *, raw: bool) -> Iterator[L
     for entry, row in zip(entries, rows, strict=True):
         if (its_day := local_day(entry.at)) != day:
             day = its_day
-            yield Text(day, "dim")
+            yield styled(day, "dim")
         yield row
         for said in entry.said:
             yield from wrapped(said, width, _BENEATH)
@@ -76,7 +77,7 @@ def time_lines(entries: Sequence[Entry], width: int, *, raw: bool) -> Iterator[L
 
 
 def _outcome(text: str) -> Text:
-    return Text(text, _OUTCOME_STYLES.get(text.partition(" ")[0], ""))  # type: ignore[call-overload]
+    return styled(text, _OUTCOME_STYLES.get(text.partition(" ")[0], ""))  # type: ignore[call-overload]
 
 
 def standing_lines(story: Story, step: NextStep, width: int) -> Iterator[Line]:

@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 from posthouse.config import RouteSettings
@@ -95,13 +96,18 @@ class Api:
 
 
 class ApiProvider:
-    """One route to an `Api`. `now` gives seconds since 1970."""
+    """One route to an `Api`. `now` gives seconds since 1970; the transport is opened by the first call."""
 
     def __init__(
-        self, name: str, route: RouteSettings, api: Api, transport: Transport, now: Callable[[], float]
+        self,
+        name: str,
+        route: RouteSettings,
+        api: Api,
+        open_transport: Callable[[], Transport],
+        now: Callable[[], float],
     ) -> None:
         self._api = api
-        self._transport = transport
+        self._open_transport = open_transport
         self._now = now
         self._room = Room(api.body, api.ignore)
         self._route = route
@@ -117,6 +123,10 @@ class ApiProvider:
             total_concurrency=route.total_concurrency,
             kind=api.kind,
         )
+
+    @cached_property
+    def _transport(self) -> Transport:
+        return self._open_transport()
 
     @property
     def facts(self) -> RouteFacts:
@@ -179,7 +189,8 @@ class ApiProvider:
 
     async def close(self) -> None:
         """Closes its connections."""
-        await self._transport.close()
+        if "_transport" in vars(self):
+            await self._transport.close()
 
     def _lost(self, mail: Mail) -> list[str]:
         options = own_options(mail.options, self._facts)

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from email_validator import validate_email
-
 from posthouse.address import Address
 from posthouse.attachment import AMP_TYPE, CALENDAR_TYPE, Alternative, Attachment
 from posthouse.providers.mime import message_bytes
@@ -118,6 +116,8 @@ def wire(address: Address) -> str:
 
 
 def _ascii_domain(email: str) -> str:
+    from email_validator import validate_email  # large, and hardly an address needs it
+
     return validate_email(email, check_deliverability=False, globally_deliverable=False).ascii_domain
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -13,18 +14,11 @@ from posthouse.config import RouteSettings, Settings, config_error
 from posthouse.errors import ConfigError
 from posthouse.providers.api import Api, ApiProvider
 from posthouse.providers.api_settings import CallSettings
-from posthouse.providers.http import http_api
-from posthouse.providers.http_settings import HttpSettings
-from posthouse.providers.mailgun import MailgunSettings, mailgun_api
 from posthouse.providers.port import Provider
-from posthouse.providers.postmark import PostmarkSettings, postmark_api
-from posthouse.providers.resend import ResendSettings, resend_api
-from posthouse.providers.sendgrid import SendgridSettings, sendgrid_api
-from posthouse.providers.ses import SesSettings, ses_api
-from posthouse.providers.smtp import SmtpProvider
-from posthouse.providers.smtp_settings import SmtpSettings
-from posthouse.providers.smtp_wire import Connect, connect
 from posthouse.providers.transport import TransportFactory, TransportOptions
+
+if TYPE_CHECKING:
+    from posthouse.providers.smtp_wire import Connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +29,7 @@ class BuildContext:
     route: RouteSettings
     transport_factory: TransportFactory
     now: Callable[[], float]  # seconds since 1970
-    connect: Connect  # for what is not HTTP
+    connect: Connect | None  # for what is not HTTP; None: as the system does
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +59,74 @@ def _over_http(settings: type[Own], api: Callable[[Own], Api]) -> ProviderKind:
             described = api(own)
         except ConfigError as error:
             raise ConfigError(f"routes.{context.name}.{error.setting}", error.reason) from None
-        return ApiProvider(context.name, context.route, described, context.transport_factory(options), context.now)
+        return ApiProvider(
+            context.name, context.route, described, partial(context.transport_factory, options), context.now
+        )
 
     return ProviderKind(settings, build)
 
 
-def _build_smtp(context: BuildContext, settings: Settings) -> Provider:
-    if not isinstance(settings, SmtpSettings):
-        raise TypeError("settings of another provider")
-    return SmtpProvider(context.name, context.route, settings, context.connect)
+# A provider that no route has is not imported: each costs a process as much as a small library.
 
 
-PROVIDERS: Final = {
-    "http": _over_http(HttpSettings, http_api),
-    "mailgun": _over_http(MailgunSettings, mailgun_api),
-    "postmark": _over_http(PostmarkSettings, postmark_api),
-    "resend": _over_http(ResendSettings, resend_api),
-    "sendgrid": _over_http(SendgridSettings, sendgrid_api),
-    "ses": _over_http(SesSettings, ses_api),
-    "smtp": ProviderKind(SmtpSettings, _build_smtp),
+def _http() -> ProviderKind:
+    from posthouse.providers.http import http_api
+    from posthouse.providers.http_settings import HttpSettings
+
+    return _over_http(HttpSettings, http_api)
+
+
+def _mailgun() -> ProviderKind:
+    from posthouse.providers.mailgun import MailgunSettings, mailgun_api
+
+    return _over_http(MailgunSettings, mailgun_api)
+
+
+def _postmark() -> ProviderKind:
+    from posthouse.providers.postmark import PostmarkSettings, postmark_api
+
+    return _over_http(PostmarkSettings, postmark_api)
+
+
+def _resend() -> ProviderKind:
+    from posthouse.providers.resend import ResendSettings, resend_api
+
+    return _over_http(ResendSettings, resend_api)
+
+
+def _sendgrid() -> ProviderKind:
+    from posthouse.providers.sendgrid import SendgridSettings, sendgrid_api
+
+    return _over_http(SendgridSettings, sendgrid_api)
+
+
+def _ses() -> ProviderKind:
+    from posthouse.providers.ses import SesSettings, ses_api
+
+    return _over_http(SesSettings, ses_api)
+
+
+def _smtp() -> ProviderKind:
+    from posthouse.providers.smtp import SmtpProvider
+    from posthouse.providers.smtp_settings import SmtpSettings
+    from posthouse.providers.smtp_wire import connect
+
+    def build(context: BuildContext, settings: Settings) -> Provider:
+        if not isinstance(settings, SmtpSettings):
+            raise TypeError("settings of another provider")
+        return SmtpProvider(context.name, context.route, settings, context.connect or connect)
+
+    return ProviderKind(SmtpSettings, build)
+
+
+PROVIDERS: Final[Mapping[str, Callable[[], ProviderKind]]] = {
+    "http": _http,
+    "mailgun": _mailgun,
+    "postmark": _postmark,
+    "resend": _resend,
+    "sendgrid": _sendgrid,
+    "ses": _ses,
+    "smtp": _smtp,
 }
 
 
@@ -93,14 +136,14 @@ def build_provider(
     *,
     transport_factory: TransportFactory,
     now: Callable[[], float],
-    connect: Connect = connect,
+    connect: Connect | None = None,
 ) -> Provider:
     """The provider of the route `name`. Opens nothing and reads no credential. Raises ConfigError."""
-    kind = PROVIDERS.get(route.provider)
-    if kind is None:
+    if route.provider not in PROVIDERS:
         near = difflib.get_close_matches(route.provider, PROVIDERS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(PROVIDERS)}"
         raise ConfigError(f"routes.{name}.provider", f"{route.provider!r} is not a provider; {hint}")
+    kind = PROVIDERS[route.provider]()
     try:
         settings = kind.settings.model_validate(route.own)
     except ValidationError as error:

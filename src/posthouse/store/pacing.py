@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from posthouse.core.pace import Limit, LimitState, Permit, pay_for_lateness, permit, return_unused, spend_more
-from posthouse.store.database import MYSQL, POSTGRESQL, Database
+from posthouse.store.database import Database
+from posthouse.store.missing_rows import insert_missing
 from posthouse.store.schema import limits as table
 
 
@@ -74,17 +74,10 @@ def locked_limits(connection: Connection, database: Database, names: Collection[
         query = query.with_for_update()
     rows = connection.execute(query).all()
     if len(rows) < len(ordered):
-        connection.execute(_insert_missing(database.dialect, ordered))
+        new = [{"name": name, "tat": 0.0, "parts": "[]", "warned_at": 0.0} for name in ordered]
+        connection.execute(insert_missing(database.dialect, table, new))
         rows = connection.execute(query).all()
     return {row.name: _state(row) for row in rows}
-
-
-def _insert_missing(dialect: str, names: Sequence[str]) -> Any:
-    rows = [{"name": name, "tat": 0.0, "parts": "[]", "warned_at": 0.0} for name in names]
-    if dialect == MYSQL:
-        return mysql.insert(table).values(rows).on_duplicate_key_update(name=table.c.name)
-    dialect_insert: Any = postgresql.insert if dialect == POSTGRESQL else sqlite.insert
-    return dialect_insert(table).values(rows).on_conflict_do_nothing(index_elements=["name"])
 
 
 def _state(row: Any) -> LimitState:

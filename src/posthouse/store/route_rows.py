@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, select, update
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from posthouse.core.breaker import Breaker, BreakerState
 from posthouse.core.routing import RouteHealth, RouteState
-from posthouse.store.database import MYSQL, POSTGRESQL, Database
+from posthouse.store.database import Database
+from posthouse.store.missing_rows import insert_missing
 from posthouse.store.schema import routes
 
 
@@ -46,7 +46,8 @@ def locked_health(connection: Connection, database: Database, name: str, now: fl
     row = connection.execute(query).one_or_none()
     if row is None:
         # What is not there can't be locked: two first decisions at once would both start from nothing.
-        connection.execute(_insert_missing(database, RouteHealth(name), now))
+        new = {"name": name, **_values(RouteHealth(name), now)}
+        connection.execute(insert_missing(database.dialect, routes, [new]))
         row = connection.execute(query).one()
     return health_of(row)
 
@@ -54,14 +55,6 @@ def locked_health(connection: Connection, database: Database, name: str, now: fl
 def write_health(connection: Connection, health: RouteHealth, now: float) -> None:
     """Writes the health of a route whose row is locked."""
     connection.execute(update(routes).where(routes.c.name == health.name).values(**_values(health, now)))
-
-
-def _insert_missing(database: Database, health: RouteHealth, now: float) -> Any:
-    row = {"name": health.name, **_values(health, now)}
-    if database.dialect == MYSQL:
-        return mysql.insert(routes).values(row).on_duplicate_key_update(name=health.name)
-    dialect_insert: Any = postgresql.insert if database.dialect == POSTGRESQL else sqlite.insert
-    return dialect_insert(routes).values(row).on_conflict_do_nothing(index_elements=["name"])
 
 
 def _values(health: RouteHealth, now: float) -> dict[str, Any]:

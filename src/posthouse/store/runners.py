@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.orm import Session, scoped_session
 
 from posthouse.errors import UnsupportedConnection
 from posthouse.store.database import MARIADB, MYSQL, POSTGRESQL, SQLITE, schema_error
@@ -30,10 +29,8 @@ def write_through(connection: object, script_for: Callable[[str], Script[T]]) ->
 
 def runner_for(connection: object) -> Runner:
     """A Runner on the caller's connection. Raises UnsupportedConnection."""
-    if isinstance(connection, scoped_session):
-        connection = connection()
-    if isinstance(connection, Session):
-        connection = connection.connection()
+    if comes_from("sqlalchemy.orm", connection):
+        connection = _of_session(connection)
     if isinstance(connection, Connection):
         return _SqlAlchemyRunner(connection)
     if isinstance(connection, sqlite3.Connection):
@@ -51,6 +48,15 @@ def runner_for(connection: object) -> Runner:
         f"enqueue can't write through a {type_name(connection)}; hand it a SQLAlchemy Connection or Session, a Django "
         "connection, or a sqlite3, psycopg, PyMySQL or mysqlclient connection"
     )
+
+
+def _of_session(session: object) -> object:
+    """The connection of a SQLAlchemy Session or scoped_session; anything else as it is."""
+    from sqlalchemy.orm import Session, scoped_session  # whoever has a session has imported this already
+
+    if isinstance(session, scoped_session):
+        session = session()
+    return session.connection() if isinstance(session, Session) else session
 
 
 def comes_from(package: str, thing: object) -> bool:
