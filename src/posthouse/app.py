@@ -45,6 +45,7 @@ from posthouse.store.store import Store
 from posthouse.store.worker_lock import WorkerLock
 
 if TYPE_CHECKING:
+    from posthouse.inlet.messages import Inlet
     from posthouse.sandbox.fault_text import FaultSettings
     from posthouse.sandbox.limit import SendLimit
     from posthouse.store.threads import StoreThreads
@@ -182,6 +183,14 @@ class App:
             await _until(processes.run(), stop, processes.stop)
 
         run_until_signal(work)
+
+    def inlet(self) -> Inlet:
+        """Where messages that came back are kept. Raises ConfigError, SchemaError, DatabaseUnavailable."""
+        from posthouse.inlet.messages import Inlet
+
+        check(self.database)
+        addresses = {name: provider.facts.bounce_address for name, provider in self.providers().items()}
+        return Inlet(self.store, self.policies, {name: it for name, it in addresses.items() if it})
 
     def reconcile(self) -> int | None:
         """One pass over the unknown sends that are due; how many were looked after.

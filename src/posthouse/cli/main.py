@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from posthouse.cli import (
+    bounce,
     config_check,
     demo,
     find,
@@ -110,6 +111,7 @@ add_command(app, plan.plan, panel=ASK)
 add_command(app, interventions.retry, panel=ACT)
 add_command(app, interventions.cancel, panel=ACT)
 add_command(app, interventions.resolve, panel=ACT)
+add_command(app, bounce.bounce, panel=RUN)
 add_command(app, reconcile.reconcile, panel=ACT)
 add_command(app, pause.pause, panel=ACT)
 add_command(app, pause.resume, panel=ACT)

@@ -12,10 +12,8 @@ from email.policy import compat32
 from email.utils import collapse_rfc2231_value
 from typing import Any, Final
 
+from posthouse.header import OUR_ID_HEADER
 from posthouse.sandbox.ledger import Acceptance, CaughtFile
-
-OUR_ID_HEADER: Final = "X-Posthouse-Id"
-"""The header that carries the send's id."""
 
 
 @dataclass(frozen=True, slots=True)
