@@ -13,6 +13,8 @@ from posthouse.inlet.messages import Inlet
 from posthouse.store.database import Database
 from posthouse.store.schema import events, quarantine
 from tests.cli.conftest import Shell, free_port
+from tests.inlet.dovecot import PASSWORD, USER, own_dovecot
+from tests.migrated import sqlite_url
 from tests.returned.mails import GONE, KEY, complaint, mail, recipient, report
 
 Put = Callable[..., None]
@@ -111,6 +113,42 @@ def test_news_of_a_send_that_nobody_knows_is_kept_under_the_route_that_is_named(
     document = came_back(sent, stranger, "--route", "main")
     assert (document["route"], document["new"], document["joined"]) == ("main", 1, 0)
     assert "no send of ours" in sent.run("bounce", stdin=stranger.replace(b"bob@", b"eve@").decode()).out
+
+
+# A mailbox.
+
+
+def test_all_that_is_unread_in_a_mailbox_is_taken_in(empty_shell: Shell) -> None:
+    with own_dovecot() as dovecot:
+        empty_shell.configure(
+            f"""
+            database = "{sqlite_url(empty_shell.folder)}"
+            [mailboxes.bounces]
+            host = "127.0.0.1"
+            port = {dovecot.tls_port}
+            user = "{USER}"
+            password = "{PASSWORD}"
+            ca_file = "{dovecot.ca_file}"
+            """
+        )
+        dovecot.put("1", report(GONE))
+        dovecot.put("2", mail("Lunch?", "Subject: lunch", of="ada@example.com"))
+
+        ran = empty_shell.run("bounce", "--mailbox", "bounces")
+
+        assert ran.out.splitlines() == [
+            "report: bounced bob@example.com (no_mailbox, 550 5.1.1, for good); no send of ours is known for it",
+            "kept for a person to look at: neither a report nor a bounce of a known shape",
+            "2 messages read from bounces.",
+        ]
+        assert empty_shell.json("bounce", "--mailbox", "bounces") == {"mailbox": "bounces", "messages": []}
+    assert "can't be read" in empty_shell.json("bounce", "--mailbox", "bounces", code=75)["error"]
+
+
+def test_a_mailboxs_own_settings_say_its_route(empty_shell: Shell) -> None:
+    empty_shell.configure(STARTER)
+    assert empty_shell.run("bounce", "--mailbox", "bounces", "--route", "main").code == 2
+    assert "is not configured" in empty_shell.run("bounce", "--mailbox", "bounces").err
 
 
 # Whatever is wrong with us, the mail server keeps the message.

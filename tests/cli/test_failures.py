@@ -10,6 +10,7 @@ from posthouse.errors import (
     DatabaseUnavailable,
     InvalidEmail,
     KeyReused,
+    MailboxUnavailable,
     NotPossible,
     PosthouseError,
     SchemaError,
@@ -48,6 +49,7 @@ from tests.cli.conftest import Shell, free_port
         (NotPossible("it has ended"), Exit.NOT_POSSIBLE, {"error": "it has ended", "hint": None}),
         (KeyReused("a b", 7), Exit.NOT_POSSIBLE, {"hint": "posthouse show 'a b'"}),
         (WrongUsage("one of"), Exit.WRONG, {"error": "one of"}),
+        (MailboxUnavailable("mailboxes.b: away"), Exit.TRY_AGAIN, {"error": "mailboxes.b: away", "hint": None}),
         (TryAgain("away"), Exit.TRY_AGAIN, {"error": "away", "hint": None}),
     ],
 )

@@ -10,7 +10,7 @@ import typer
 
 from posthouse.cli.failures import TryAgain, WrongUsage
 from posthouse.cli.invocation import Invocation
-from posthouse.cli.output import Answer, Json
+from posthouse.cli.output import Answer, Json, count
 from posthouse.config import Config
 from posthouse.core.events import Event
 from posthouse.errors import PosthouseError
@@ -31,13 +31,21 @@ def bounce(
         str | None,
         typer.Option(help="The address that it came to, as the mail server has it.", show_default=False),
     ] = None,
+    mailbox: Annotated[
+        str | None,
+        typer.Option(help="All that is unread in this mailbox instead.", metavar="NAME", show_default=False),
+    ] = None,
 ) -> Answer:
-    """Take in a message that came back, from standard input.
+    """Take in a message that came back, from standard input or from a mailbox.
 
-    For a mail server's pipe. A report, a bounce or a complaint is written down for its send; an automatic reply
-    changes nothing; what nobody understands is kept for a person. Nothing is ever answered. Whatever goes wrong
-    here, the exit code (75) asks the mail server to keep the message and to try again.
+    For a mail server's pipe, or (--mailbox) for a schedule. A report, a bounce or a complaint is written down for its
+    send; an automatic reply changes nothing; what nobody understands is kept for a person. Nothing is ever answered.
+    Whatever goes wrong with a message here, the exit code (75) asks the mail server to keep it and to try again.
     """
+    if mailbox is not None:
+        if route is not None or recipient is not None:
+            raise WrongUsage("--mailbox goes with neither --route nor --recipient: its own settings say it")
+        return _emptied(call, mailbox)
     try:
         content = _bounded(sys.stdin.buffer)
         taken = call.app.inlet().take(content, route=_known(call.app.config, route), recipient=recipient or "")
@@ -47,6 +55,12 @@ def bounce(
         log.exception("a message that came back could not be kept")
         raise TryAgain(f"a fault in Posthouse: {error!r}") from error
     return Answer(_document(taken), [told(taken)])
+
+
+def _emptied(call: Invocation, mailbox: str) -> Answer:
+    taken = list(call.app.read_mailbox(mailbox))
+    said = [*map(told, taken), f"{count(len(taken), 'message')} read from {mailbox}."]
+    return Answer({"mailbox": mailbox, "messages": [_document(one) for one in taken]}, said)
 
 
 def _bounded(stream: BinaryIO) -> bytes:

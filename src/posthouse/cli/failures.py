@@ -15,6 +15,7 @@ from posthouse.errors import (
     DatabaseUnavailable,
     InvalidEmail,
     KeyReused,
+    MailboxUnavailable,
     OperatorError,
     PosthouseError,
     QueueFull,
@@ -31,7 +32,7 @@ class Exit(IntEnum):
     WRONG = 2  # the command line, the configuration or the tables are wrong
     NO_DATABASE = 3  # the database did not answer; nothing is known about what was under way
     FAULT = 70  # a fault in Posthouse itself; the log has it
-    TRY_AGAIN = 75  # `bounce` could not keep the message: the mail server keeps it and tries again (EX_TEMPFAIL)
+    TRY_AGAIN = 75  # `bounce` could not keep all: what it didn't is still with the mail server (EX_TEMPFAIL)
     INTERRUPTED = 130  # Ctrl-C
 
 
@@ -83,7 +84,7 @@ def failure_of(error: PosthouseError) -> Failure:
 
 
 def _exit_code(error: PosthouseError) -> Exit:
-    if isinstance(error, TryAgain):
+    if isinstance(error, TryAgain | MailboxUnavailable):
         return Exit.TRY_AGAIN
     if isinstance(error, DatabaseUnavailable):
         return Exit.NO_DATABASE
