@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from email import message_from_bytes
+from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
 from email.policy import compat32
@@ -146,5 +147,5 @@ def _readable(value: str) -> str:
     text = re.sub(r"\r?\n(?=[ \t])", "", text)
     try:
         return str(make_header(decode_header(text)))
-    except (LookupError, ValueError):  # an encoded word that is none
+    except (MessageError, LookupError, ValueError):  # an encoded word that is none
         return text
