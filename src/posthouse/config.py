@@ -394,7 +394,13 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _names_and_references(self) -> Self:
-        for table, names in (("routes", self.routes), ("types", self.types), ("services", self.services)):
+        tables: dict[str, Mapping[str, Settings]] = {
+            "routes": self.routes,
+            "types": self.types,
+            "services": self.services,
+            "mailboxes": self.mailboxes,
+        }
+        for table, names in tables.items():
             for name in names:
                 if not re.fullmatch(NAME_PATTERN, name):
                     raise ConfigError(

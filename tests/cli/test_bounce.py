@@ -57,7 +57,8 @@ def test_what_came_back_is_about_its_send(sent: Shell) -> None:
     ]
     assert (document["kind"], document["route"]) == ("report", "main")
     assert (document["new"], document["joined"], document["quarantined"]) == (1, 1, False)
-    assert sent.json("show", "k")["delivery"] == "bounced"
+    shown = sent.json("show", "k")
+    assert (shown["status"], shown["delivery"]) == ("accepted", "bounced")
 
 
 def test_it_says_so_on_one_line(sent: Shell) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any, Final
 
-
 from posthouse.address import Address
 from posthouse.core.events import Cause, Event, EventKind
 from posthouse.returned.reading import Kind, Returned, read_returned

@@ -146,18 +146,12 @@ def test_a_message_that_is_broken_anywhere_is_read_as_far_as_it_goes(
         b"a:\r\n" * 250_000,
         b"From: MAILER-DAEMON\r\n\r\nyour message could not be delivered\r\n" + b"<a@b.example>:\r\n" * 50_000,
         b"From: MAILER-DAEMON\r\n\r\nmessage that you sent could not be delivered\r\n" + b"a@b.example" * 90_000,
+        b"From: MAILER-DAEMON\r\n\r\nyour message could not be delivered\r\n" + b"-" * 900_000,
+        b"From: MAILER-DAEMON\r\n\r\nyour message could not be delivered\r\n" + b"\r\n \r\n" * 150_000,
+        report(*[GONE] * 6_000),
     ],
-    ids=[
-        "nested",
-        "many parts",
-        "messages in messages",
-        "boundary",
-        "one header",
-        "headers",
-        "recipients",
-        "no spaces",
-    ],
+    ids=lambda content: f"{len(content)} bytes of {content[-8:]!r}",
 )
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(5)
 def test_nothing_that_is_huge_takes_long(content: bytes) -> None:
     assert read_returned(content, NOW).kind in Kind

@@ -21,7 +21,7 @@ OUR_ID: Final = OUR_ID_HEADER.lower()
 _KEY = re.compile(r"[0-9a-f]{32}")
 _MESSAGE_ID = re.compile(r"<?([^\s<>]{1,250}@[^\s<>]{1,250})>?")
 _QUOTED = re.compile(
-    rf"^[>|\s]{{0,20}}({OUR_ID}|message-id|references|in-reply-to):([^\n]*(?:\n[>|]{{0,5}}[ \t]+[^\n]*)?)",
+    rf"^[>| \t]{{0,20}}({OUR_ID}|message-id|references|in-reply-to):([^\n]*(?:\n[>|]{{0,5}}[ \t]+[^\n]*)?)",
     re.IGNORECASE | re.MULTILINE,
 )
 _OF_THE_ORIGINAL: Final = ("x-original-message-id", "original-message-id", "references", "in-reply-to")

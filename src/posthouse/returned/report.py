@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from posthouse.core.causes import cause_of
@@ -12,6 +13,8 @@ from posthouse.returned.origin import addresses_in, moment
 from posthouse.returned.parts import Fields, Part
 
 TEXT_CHARS_MAX: Final = 2000
+RECIPIENTS_MAX: Final = 1000
+"""No message of ours has more."""
 
 BAD_FOR_GOOD: Final = frozenset({Cause.NO_MAILBOX, Cause.MAILBOX_DISABLED})
 """What a receiver says of an address itself, where it says 5."""
@@ -49,11 +52,8 @@ FEEDBACK: Final[Mapping[str, EventKind | None]] = {
 def delivery_events(report: Part, message: Part, now: float) -> list[Event]:
     """An event for each recipient that the report says something of."""
     dated = message.fields.all("date")
-    return [
-        event
-        for fields in report.groups
-        if (event := _delivery_event(fields, dated, now)) is not None  # the first group is about the message
-    ]
+    told = (_delivery_event(fields, dated, now) for fields in report.groups)  # the first group is about the message
+    return [*islice((event for event in told if event is not None), RECIPIENTS_MAX)]
 
 
 def _delivery_event(fields: Fields, dated: list[str], now: float) -> Event | None:

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from posthouse.core.answers import first_match
 from posthouse.core.events import EventKind
 from posthouse.returned.origin import addresses_in
 
 LOOKED_AT_CHARS_MAX: Final = 20_000
+LINE_CHARS_MAX: Final = 500
+"""No line that says anything is longer, and patterns take long over those that are."""
+
 REASON_CHARS_MAX: Final = 2_000
-RECIPIENTS_MAX: Final = 1_000
 
 _ORIGINAL = re.compile(
     r"^[-=_*| \t>]*(?:(?:this is a copy of (?:the|your)|below (?:this|the next) line is a copy|the original message"
@@ -50,7 +53,7 @@ class Shape:
 
     def covers(self, text: str, /) -> bool:
         """Whether it is this program's, and names somebody."""
-        return bool(self.opening.search(text)) and bool(list(self.refusals(text)))
+        return next(self.refusals(text), None) is not None
 
     def refusals(self, text: str) -> Iterator[Refusal]:
         """Each recipient once, with what is said of them."""
@@ -62,14 +65,14 @@ class Shape:
         seen: set[str] = set()
         for found in self.entry.finditer(told):
             for address in addresses_in(found["who"]):
-                if address.casefold() not in seen and len(seen) < RECIPIENTS_MAX:
+                if address.casefold() not in seen:
                     seen.add(address.casefold())
                     yield Refusal(kind, address, " ".join(found["why"].split())[:REASON_CHARS_MAX])
 
 
 def _before_the_original(text: str) -> str:
     original = _ORIGINAL.search(text)
-    return text[:LOOKED_AT_CHARS_MAX] if original is None else text[: min(original.start(), LOOKED_AT_CHARS_MAX)]
+    return text if original is None else text[: original.start()]
 
 
 def _words(pattern: str) -> re.Pattern[str]:
@@ -209,7 +212,7 @@ SHAPES: Final = (
 
 def refusals_in(text: str) -> list[Refusal]:
     """What a bounce in words says, recipient by recipient; empty where it is none that is known."""
-    for shape in SHAPES:
-        if found := list(shape.refusals(text[: 2 * LOOKED_AT_CHARS_MAX])):
-            return found
-    return []
+    lines = text[:LOOKED_AT_CHARS_MAX].split("\n")
+    looked_at = "\n".join(line[:LINE_CHARS_MAX] for line in lines)
+    shape = first_match(looked_at, SHAPES)
+    return [] if shape is None else list(shape.refusals(looked_at))
