@@ -14,13 +14,14 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from posthouse.errors import ConfigError
 from posthouse.setting_values import (
     Duration,
+    FolderName,
     PositiveDuration,
     PositiveSize,
     RateValue,
@@ -295,8 +296,8 @@ class MailboxSettings(Settings):
     )
     user: str = Field(description="The user.")
     password: SecretValue = Field(description="The user's password.")
-    folder: str = Field("INBOX", description="The folder that is read: what is unread in it.")
-    move_to: str | None = Field(
+    folder: FolderName = Field("INBOX", description="The folder that is read: what is unread in it.")
+    move_to: FolderName | None = Field(
         None,
         description=(
             "The folder that read mail is moved to, once it is written down. What nobody understands stays, marked as "
@@ -308,13 +309,6 @@ class MailboxSettings(Settings):
         None, description="A PEM file with the authorities to trust instead of the system's, for a private server."
     )
     timeout: PositiveDuration = Field("60s", description="The longest wait for each of the server's answers.")  # type: ignore[assignment]
-
-    @field_validator("folder", "move_to")
-    @classmethod
-    def _is_a_folder(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"[ -~]+", value):
-            raise ValueError(f"{value!r} is not a folder's name in ASCII, as the server itself lists it")
-        return value
 
 
 class AlertSettings(Settings):
