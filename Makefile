@@ -1,7 +1,7 @@
 # Everything sets itself up in .venv; nothing needs to be running.
 PYTHON ?= python3
 BIN := .venv/bin
-SERVERS := postfix swaks libnet-ssleay-perl libsasl2-modules sasl2-bin
+SERVERS := postfix swaks libnet-ssleay-perl libsasl2-modules sasl2-bin dovecot-imapd
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test servers check format bench docs clean

@@ -17,7 +17,7 @@ import ssl
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -45,6 +45,7 @@ from posthouse.store.retention import FAMILIES_KEPT_S, Limits
 from posthouse.store.store import Store
 
 if TYPE_CHECKING:
+    from posthouse.inlet.messages import Inlet, Taken
     from posthouse.sandbox.fault_text import FaultSettings
     from posthouse.sandbox.limit import SendLimit
     from posthouse.store.threads import StoreThreads
@@ -190,6 +191,27 @@ class App:
             await _until(processes.run(), stop, processes.stop)
 
         run_until_signal(work)
+
+    def inlet(self) -> Inlet:
+        """Where messages that came back are kept. Raises ConfigError, SchemaError, DatabaseUnavailable."""
+        from posthouse.inlet.messages import Inlet
+
+        check(self.database)
+        addresses = {name: provider.facts.bounce_address for name, provider in self.providers().items()}
+        return Inlet(self.store, self.policies, {name: it for name, it in addresses.items() if it})
+
+    def read_mailbox(self, name: str) -> Iterator[Taken]:
+        """What is unread in a mailbox, one by one, each written down and then marked.
+
+        Raises ConfigError, MailboxUnavailable, and as `inlet` does; what came before then is done.
+        """
+        from posthouse.inlet.mailbox import read_mailbox
+
+        settings = self.config.mailboxes.get(name)
+        if settings is None:
+            known = ", ".join(self.config.mailboxes) or "none"
+            raise ConfigError(f"mailboxes.{name}", f"is not configured (there are: {known})")
+        return read_mailbox(f"mailboxes.{name}", settings, self.inlet())
 
     def reconcile(self) -> int | None:
         """One pass over the unknown sends that are due; how many were looked after.

@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError
 from posthouse.errors import ConfigError
 from posthouse.setting_values import (
     Duration,
+    FolderName,
     PositiveDuration,
     PositiveSize,
     RateValue,
@@ -285,6 +286,31 @@ class WorkerSettings(Settings):
         return self
 
 
+class MailboxSettings(Settings):
+    """`[mailboxes.NAME]`: a mailbox that bounces come to, read over IMAP. Give it to nobody else."""
+
+    host: str = Field(description="The IMAP server.")
+    port: int | None = Field(None, ge=1, le=65535, description="Its port. Default: 993, or 143 with `starttls`.")
+    security: Literal["tls", "starttls"] = Field(
+        "tls", description="TLS from the first byte, or before anything is said. There is no way without it."
+    )
+    user: str = Field(description="The user.")
+    password: SecretValue = Field(description="The user's password.")
+    folder: FolderName = Field("INBOX", description="The folder that is read: what is unread in it.")
+    move_to: FolderName | None = Field(
+        None,
+        description=(
+            "The folder that read mail is moved to, once it is written down. What nobody understands stays, marked as "
+            "read. Default: all of it stays, marked as read."
+        ),
+    )
+    route: str | None = Field(None, description="The route for what is about no send that is known.")
+    ca_file: Path | None = Field(
+        None, description="A PEM file with the authorities to trust instead of the system's, for a private server."
+    )
+    timeout: PositiveDuration = Field("60s", description="The longest wait for each of the server's answers.")  # type: ignore[assignment]
+
+
 class AlertSettings(Settings):
     """`[alerts]`: how people are told what needs them."""
 
@@ -331,6 +357,9 @@ class Config(Settings):
         default_factory=dict, description="`[services.NAME]`, one an internal caller."
     )
     groups: dict[str, GroupSettings] = Field(default_factory=dict, description="`[groups.NAME]`, one a mailbox group.")
+    mailboxes: dict[str, MailboxSettings] = Field(
+        default_factory=dict, description="`[mailboxes.NAME]`, one a mailbox that bounces come to."
+    )
     outbox: OutboxSettings = Field(OutboxSettings(), description="`[outbox]`.")
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
     alerts: AlertSettings = Field(AlertSettings(), description="`[alerts]`.")
@@ -359,16 +388,23 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _names_and_references(self) -> Self:
-        for table, names in (("routes", self.routes), ("types", self.types), ("services", self.services)):
+        tables: dict[str, Mapping[str, Settings]] = {
+            "routes": self.routes,
+            "types": self.types,
+            "services": self.services,
+            "mailboxes": self.mailboxes,
+        }
+        for table, names in tables.items():
             for name in names:
                 if not re.fullmatch(NAME_PATTERN, name):
                     raise ConfigError(
                         f"{table}.{name}", "a name has small letters, digits and . _ - (at most 63 characters)"
                     )
-        for name, settings in self.types.items():
-            for route in settings.routes:
-                if route not in self.routes:
-                    raise ConfigError(f"types.{name}.routes", f"{route!r} is not a route{_nearest(route, self.routes)}")
+        named = [(f"types.{name}.routes", route) for name, type_ in self.types.items() for route in type_.routes]
+        named += [(f"mailboxes.{name}.route", box.route) for name, box in self.mailboxes.items() if box.route]
+        for setting, route in named:
+            if route not in self.routes:
+                raise ConfigError(setting, f"{route!r} is not a route{_nearest(route, self.routes)}")
         return self
 
     @model_validator(mode="after")
@@ -436,6 +472,7 @@ def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
         "types": TypeSettings,
         "services": ServiceSettings,
         "groups": GroupSettings,
+        "mailboxes": MailboxSettings,
         "outbox": OutboxSettings,
         "worker": WorkerSettings,
         "alerts": AlertSettings,

@@ -94,6 +94,10 @@ class DatabaseUnavailable(OperatorError):
     """The database did not answer, or not in time. Nothing is known about the statement's effect."""
 
 
+class MailboxUnavailable(OperatorError):
+    """A mailbox did not answer, or refused something. What was not written down stays in it as it is."""
+
+
 class SchemaError(OperatorError):
     """The tables are missing, older or newer than this release."""
 

@@ -11,6 +11,9 @@ from posthouse.text import one_line, plain_text, shorten
 
 HeaderPairs = tuple[tuple[str, str], ...]
 
+OUR_ID_HEADER: Final = "X-Posthouse-Id"
+"""The header that carries the send's id, where a message has one."""
+
 NAME_CHARS_MAX: Final = 76
 ID_CHARS_MAX: Final = 250
 CONTENT_TYPE_CHARS_MAX: Final = 250

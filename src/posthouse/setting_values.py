@@ -138,5 +138,14 @@ def _domain(value: object) -> str:
 
 
 SenderDomain = Annotated[str, BeforeValidator(_domain)]
+
+
+def _folder(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[ -~]+", value):
+        raise ValueError(f"{value!r} is not a folder's name in ASCII, as the server itself lists it")
+    return value
+
+
+FolderName = Annotated[str, BeforeValidator(_folder)]
 SecretValue = Annotated[Secret, BeforeValidator(_secret), PlainSerializer(repr)]
 SenderValue = Annotated[Address, BeforeValidator(_sender), PlainSerializer(str)]

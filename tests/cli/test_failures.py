@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from posthouse.cli.failures import Exit, WrongUsage, failure_of
+from posthouse.cli.failures import Exit, TryAgain, WrongUsage, failure_of
 from posthouse.errors import (
     ConfigError,
     DatabaseUnavailable,
     InvalidEmail,
     KeyReused,
+    MailboxUnavailable,
     NotPossible,
     PosthouseError,
     SchemaError,
@@ -48,6 +49,8 @@ from tests.cli.conftest import Shell, free_port
         (NotPossible("it has ended"), Exit.NOT_POSSIBLE, {"error": "it has ended", "hint": None}),
         (KeyReused("a b", 7), Exit.NOT_POSSIBLE, {"hint": "posthouse show 'a b'"}),
         (WrongUsage("one of"), Exit.WRONG, {"error": "one of"}),
+        (MailboxUnavailable("mailboxes.b: away"), Exit.TRY_AGAIN, {"error": "mailboxes.b: away", "hint": None}),
+        (TryAgain("away"), Exit.TRY_AGAIN, {"error": "away", "hint": None}),
     ],
 )
 def test_every_kind_of_error_has_its_code_and_its_hint(

@@ -153,8 +153,10 @@ def _address(line: str) -> str:
 
 
 @asynccontextmanager
-async def scripted_server(script: Script | None = None, *, tls: bool = False) -> AsyncIterator[ScriptedServer]:
-    """A ScriptedServer that listens on a free port of 127.0.0.1."""
+async def scripted_server(
+    script: Script | None = None, *, tls: bool = False, port: int = 0
+) -> AsyncIterator[ScriptedServer]:
+    """A ScriptedServer that listens on a port of 127.0.0.1; 0: any free one."""
     scripted = ScriptedServer(script or {})
     tasks: set[asyncio.Task[None]] = set()
 
@@ -164,7 +166,7 @@ async def scripted_server(script: Script | None = None, *, tls: bool = False) ->
         task.add_done_callback(tasks.discard)
 
     server = await asyncio.start_server(
-        accept, "127.0.0.1", 0, ssl=server_context() if tls else None, limit=16 * 1024 * 1024
+        accept, "127.0.0.1", port, ssl=server_context() if tls else None, limit=16 * 1024 * 1024
     )
     scripted.port = server.sockets[0].getsockname()[1]
     try:

@@ -326,6 +326,19 @@ async def test_domains_go_out_as_a_labels_and_the_envelope_sender_is_apart() -> 
     assert server.contents[0].isascii()
 
 
+async def test_each_send_has_an_envelope_sender_of_its_own_where_bounces_shall_say_which_send() -> None:
+    async with talking(bounce_address="bounces+{id}@bücher.example") as (server, provider):
+        for key in ("0" * 32, "1" * 32):
+            await provider.send(message(idempotency_key=key))
+        await provider.send(message(envelope_sender=Address("own@shop.example")))
+    senders = [line.partition(" ")[2].partition(" ")[0] for line in server.heard if line.startswith("MAIL")]
+    assert senders == [
+        f"FROM:<bounces+{'0' * 32}@xn--bcher-kva.example>",
+        f"FROM:<bounces+{'1' * 32}@xn--bcher-kva.example>",
+        "FROM:<own@shop.example>",
+    ]
+
+
 async def test_a_non_ascii_local_part_needs_smtputf8_and_is_else_refused_before_anything_is_sent() -> None:
     async with talking() as (server, provider):
         verdict = await provider.send(message(to=(Address("müller@example.com"),)))

@@ -51,6 +51,13 @@ CLEAR_TEXT = "routes.main: a credential never goes over smtp://, which is clear 
         ({"url": "smtps://host"}, "routes.main: password and auth_method need a user in the url"),
         ({"auth_method": "ntlm"}, "routes.main.auth_method: input should be"),
         ({"envelope_sender": "bounces"}, "routes.main.envelope_sender: 'bounces' is not an email address"),
+        ({"bounce_address": "bounces@shop.example"}, "routes.main.bounce_address: 'bounces@shop.example' is not of"),
+        ({"bounce_address": "x" * 33 + "{id}@shop.example"}, "routes.main.bounce_address: before its @ there would be"),
+        ({"bounce_address": "a b{id}@shop.example"}, "routes.main.bounce_address: "),
+        (
+            {"bounce_address": "b{id}@shop.example", "envelope_sender": "b@shop.example"},
+            "routes.main: envelope_sender and bounce_address are both the address that bounces go to",
+        ),
         ({"local_hostname": "a b"}, "routes.main.local_hostname: 'a b' is neither a host's name nor an address"),
         ({"ca_file": "/nowhere/ca.pem"}, "routes.main.ca_file: there is no file /nowhere/ca.pem"),
         (

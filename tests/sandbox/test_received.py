@@ -6,7 +6,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posthouse.sandbox.ledger import CaughtFile
@@ -98,6 +98,7 @@ def test_an_unknown_charset_hides_nothing() -> None:
     assert read_message(raw).body["text"] == "café\r\n"
 
 
+@example(b"subject:=?\x80?q??=")
 @given(
     st.binary(max_size=200)
     | st.lists(

@@ -15,9 +15,9 @@ LADDER: Final = (
     ("cli",),
     ("demo",),  # an application of its own: a shop, and the outbox beside a naive design
     ("app",),
-    ("web", "worker", "sandbox"),
+    ("inlet", "web", "worker", "sandbox"),
     ("outbox",),  # writes through the store, and asks the providers what they can carry
-    ("providers", "store"),
+    ("providers", "returned", "store"),
     ("core",),
     ("config",),
     ("setting_values",),  # a sender is an address of the message model

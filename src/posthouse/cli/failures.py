@@ -15,6 +15,7 @@ from posthouse.errors import (
     DatabaseUnavailable,
     InvalidEmail,
     KeyReused,
+    MailboxUnavailable,
     OperatorError,
     PosthouseError,
     QueueFull,
@@ -31,11 +32,16 @@ class Exit(IntEnum):
     WRONG = 2  # the command line, the configuration or the tables are wrong
     NO_DATABASE = 3  # the database did not answer; nothing is known about what was under way
     FAULT = 70  # a fault in Posthouse itself; the log has it
+    TRY_AGAIN = 75  # `bounce` could not keep all: what it didn't is still with the mail server (EX_TEMPFAIL)
     INTERRUPTED = 130  # Ctrl-C
 
 
 class WrongUsage(CallerError):
     """Options that don't go together; the text says which do."""
+
+
+class TryAgain(OperatorError):
+    """Whatever went wrong with a message that a mail server handed over: it must keep the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,8 @@ def failure_of(error: PosthouseError) -> Failure:
 
 
 def _exit_code(error: PosthouseError) -> Exit:
+    if isinstance(error, TryAgain | MailboxUnavailable):
+        return Exit.TRY_AGAIN
     if isinstance(error, DatabaseUnavailable):
         return Exit.NO_DATABASE
     if isinstance(error, OperatorError | InvalidEmail | WrongUsage):
@@ -87,6 +95,8 @@ def _exit_code(error: PosthouseError) -> Exit:
 
 def hint_for(error: PosthouseError) -> str | None:
     """The command that helps, where there is one."""
+    if isinstance(error, TryAgain) and isinstance(error.__cause__, PosthouseError):
+        return hint_for(error.__cause__)
     if isinstance(error, KeyReused):
         return f"posthouse show {shlex.quote(error.key)}"
     if isinstance(error, ConfigError):

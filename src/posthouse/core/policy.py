@@ -78,6 +78,7 @@ class RouteFacts:
     concurrency: int = 32  # calls at once in one worker process
     total_concurrency: int | None = None  # the same over all of them; None: no limit but each one's own
     kind: str = ""  # its provider's name
+    bounce_address: str = ""  # of each send's own, with `{id}`; empty: bounces say in other ways which send
 
 
 REPLAY_BACKOFF: Final = Backoff(first_s=2.0, max_s=120.0)

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
+from posthouse.address import Address
 from posthouse.config import RouteSettings
 from posthouse.content import Content
+from posthouse.core.bounce_address import bounce_address
 from posthouse.core.outcome import Found, LookUp, Outcome, Verdict
 from posthouse.core.policy import RouteFacts
 from posthouse.core.smtp_replies import Phase
@@ -51,6 +53,7 @@ class SmtpProvider:
             concurrency=route.concurrency,
             total_concurrency=route.total_concurrency,
             kind="smtp",
+            bounce_address=settings.bounce_address or "",
         )
 
     @property
@@ -119,11 +122,17 @@ class SmtpProvider:
 
     def _mail(self, message: OutgoingMessage) -> Mail:
         """Raises Broken where it can't be signed."""
-        sender = message.envelope_sender or self._settings.envelope_sender or message.sender
+        sender = message.envelope_sender or self._bounce_address(message) or message.sender
         options = NO_OPTIONS
         if message.options:
             options = SmtpOptions.model_validate(own_options(message.options, self._facts))
         return Mail.of(sender, message.recipients, self._signed(message), options)
+
+    def _bounce_address(self, message: OutgoingMessage) -> Address | None:
+        template = self._settings.bounce_address
+        return (
+            Address(bounce_address(template, message.idempotency_key)) if template else self._settings.envelope_sender
+        )
 
     def _signed(self, message: OutgoingMessage) -> bytes:
         content = message_bytes(message)

@@ -12,7 +12,11 @@ from urllib.parse import unquote, urlsplit
 import idna
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
+from posthouse.address import Address
 from posthouse.config import Settings
+from posthouse.core.bounce_address import KEY_CHARS, address_fault, bounce_address
+from posthouse.errors import InvalidEmail
+from posthouse.providers.mime_headers import ascii_domain
 from posthouse.setting_values import Duration, PositiveDuration, SecretValue, SenderValue
 
 _SELECTOR = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
@@ -84,6 +88,13 @@ class SmtpSettings(Settings):
     envelope_sender: SenderValue | None = Field(
         None, description="The address that bounces go to (MAIL FROM). Default: the email's own From."
     )
+    bounce_address: str | None = Field(
+        None,
+        description=(
+            "The same, with the send's id in it, such as `bounces+{id}@shop.example`: whatever comes back says which "
+            "send it is about, in any words. What comes there must be read: see `posthouse bounce`."
+        ),
+    )
     local_hostname: str | None = Field(
         None, description="The name that we greet with (EHLO). Default: our own address, such as `[192.0.2.7]`."
     )
@@ -133,6 +144,25 @@ class SmtpSettings(Settings):
         if value is not None and not _HOSTNAME.fullmatch(value):
             raise ValueError(f"{value!r} is neither a host's name nor an address in brackets such as [192.0.2.7]")
         return value
+
+    @field_validator("bounce_address")
+    @classmethod
+    def _is_a_bounce_address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if (fault := address_fault(value)) is not None:
+            raise ValueError(fault)
+        try:
+            ascii_domain(Address(bounce_address(value, "0" * KEY_CHARS)).checked("bounce_address"))
+        except InvalidEmail as error:
+            raise ValueError(error.reason) from None
+        return value
+
+    @model_validator(mode="after")
+    def _one_envelope_sender(self) -> Self:
+        if self.bounce_address and self.envelope_sender:
+            raise ValueError("envelope_sender and bounce_address are both the address that bounces go to; give one")
+        return self
 
     @field_validator("ca_file")
     @classmethod

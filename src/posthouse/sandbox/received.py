@@ -6,16 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from email import message_from_bytes
+from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
 from email.policy import compat32
 from email.utils import collapse_rfc2231_value
 from typing import Any, Final
 
+from posthouse.header import OUR_ID_HEADER
 from posthouse.sandbox.ledger import Acceptance, CaughtFile
-
-OUR_ID_HEADER: Final = "X-Posthouse-Id"
-"""The header that carries the send's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,5 +147,5 @@ def _readable(value: str) -> str:
     text = re.sub(r"\r?\n(?=[ \t])", "", text)
     try:
         return str(make_header(decode_header(text)))
-    except (LookupError, ValueError):  # an encoded word that is none
+    except (MessageError, LookupError, ValueError):  # an encoded word that is none
         return text

@@ -102,6 +102,15 @@ class Events:
             if len(steps) < SWEEP_ROWS:
                 return resolved
 
+    def route_of(self, event: Event) -> str | None:
+        """The route of the send that an event is about, where that is known."""
+        with self._database.read() as connection:
+            candidate = its_send(event, _sends_of(connection, [event]))
+            if candidate is None:
+                return None
+            route: str | None = connection.scalar(select(sends.c.route).where(sends.c.id == candidate.send_id))
+            return route
+
     def quarantine(self, route: str, items: Mapping[str, str], reason: str, now: float) -> None:
         """Keeps items that could not be read, by their digests, for a person to look at."""
         dialect = self._database.dialect
