@@ -47,6 +47,10 @@ EMPTY_POSTGRESQL = "; ".join(
 ).encode()
 
 
+MEMORY_WANTED = 4 * 1024**3
+"""So much must be free for a server's files in memory: three sessions side by side use less than a quarter of it."""
+
+
 class OwnPostgres:
     """A PostgreSQL server of this test session's own."""
 
@@ -129,10 +133,16 @@ def open_engine(url: str) -> Iterator[Engine]:
     engine.dispose()
 
 
+def _memory() -> Path | None:
+    """A folder in memory, where there is room: each database is hundreds of files."""
+    folder = Path("/dev/shm")
+    return folder if folder.is_dir() and shutil.disk_usage(folder).free > MEMORY_WANTED else None
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[OwnPostgres]:
     """The session's PostgreSQL server, in a folder that the server's own user may enter."""
-    folder = Path(tempfile.mkdtemp(prefix="posthouse-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="posthouse-postgres-", dir=_memory()))
     folder.chmod(0o755)
     own = OwnPostgres(folder / "data")
     yield own
