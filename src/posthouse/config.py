@@ -311,6 +311,31 @@ class MailboxSettings(Settings):
     timeout: PositiveDuration = Field("60s", description="The longest wait for each of the server's answers.")  # type: ignore[assignment]
 
 
+class WebSettings(Settings):
+    """`[web]`: where `posthouse serve` listens, and to what."""
+
+    host: str = Field(
+        "127.0.0.1", description="Where it listens. Put it behind a server that speaks TLS with the world."
+    )
+    port: int = Field(8026, ge=0, le=65535, description="The port; `0` for any free one.")
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$",
+        description=(
+            "Where the world reaches it, such as `https://mail.shop.example`; it tells at its start which address each "
+            "provider is to call. Default: where it listens."
+        ),
+    )
+    body_max: PositiveSize = Field(
+        "4MB",  # type: ignore[assignment]
+        description="The largest call that it reads. It is held in memory, before anybody knows whom it comes from.",
+    )
+    shutdown_grace: PositiveDuration = Field(
+        "10s",  # type: ignore[assignment]
+        description="After SIGTERM: the time to answer the calls that are under way.",
+    )
+
+
 class AlertSettings(Settings):
     """`[alerts]`: how people are told what needs them."""
 
@@ -362,6 +387,7 @@ class Config(Settings):
     )
     outbox: OutboxSettings = Field(OutboxSettings(), description="`[outbox]`.")
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
+    web: WebSettings = Field(WebSettings(), description="`[web]`.")
     alerts: AlertSettings = Field(AlertSettings(), description="`[alerts]`.")
     retention: RetentionSettings = Field(RetentionSettings(), description="`[retention]`.")
 
@@ -475,6 +501,7 @@ def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
         "mailboxes": MailboxSettings,
         "outbox": OutboxSettings,
         "worker": WorkerSettings,
+        "web": WebSettings,
         "alerts": AlertSettings,
         "retention": RetentionSettings,
     }
