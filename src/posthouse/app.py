@@ -37,7 +37,7 @@ from posthouse.core.policy import TypePolicy, type_policies
 from posthouse.core.switches import Switches
 from posthouse.errors import ConfigError, InvalidEmail
 from posthouse.providers.port import Provider
-from posthouse.providers.registry import build_provider
+from posthouse.providers.registry import build_provider, build_webhook
 from posthouse.providers.transport import Transport, TransportOptions
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import check
@@ -46,6 +46,7 @@ from posthouse.store.store import Store
 
 if TYPE_CHECKING:
     from posthouse.inlet.messages import Inlet, Taken
+    from posthouse.providers.webhook_keys import WebhookKeys
     from posthouse.sandbox.fault_text import FaultSettings
     from posthouse.sandbox.limit import SendLimit
     from posthouse.store.threads import StoreThreads
@@ -249,6 +250,50 @@ class App:
 
         providers = self.providers()
         return dict(zip(providers, _run(ask_all()), strict=True))
+
+    def webhooks(self) -> dict[str, WebhookKeys]:
+        """Every route whose webhooks can be verified, with what they are verified with. Raises ConfigError."""
+        from posthouse.providers.webhook_keys import WebhookKeys
+
+        built = {name: build_webhook(name, settings) for name, settings in self.config.routes.items()}
+        return {
+            name: WebhookKeys(f"routes.{name}", webhook, self.clock)
+            for name, webhook in built.items()
+            if webhook is not None
+        }
+
+    def run_web(self, host: str | None, port: int | None) -> None:
+        """The web server, until SIGTERM or SIGINT. Raises ConfigError, SchemaError, DatabaseUnavailable."""
+        from posthouse.store.threads import StoreThreads
+        from posthouse.web.server import WebParts, serve
+
+        given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+        settings = self.config.web.model_copy(update=given)
+        webhooks = self.webhooks()
+        for fault in (fault for keys in webhooks.values() for fault in keys.faults()):
+            log.error("%s", fault)  # the other routes' webhooks come all the same
+        check(self.database)
+
+        async def run(stop: asyncio.Event) -> None:
+            executor = StoreThreads(single=self.database.is_sqlite)
+            try:
+                server = await serve(
+                    WebParts(
+                        self.store,
+                        executor,
+                        self.policies,
+                        webhooks,
+                        open_transport(TransportOptions()),
+                        settings,
+                        self.clock,
+                    )
+                )
+                await stop.wait()
+                await server.close()
+            finally:
+                executor.close()
+
+        run_until_signal(run)
 
     async def _work(self, providers: dict[str, Provider], stop: asyncio.Event) -> None:
         from posthouse.store.threads import StoreThreads

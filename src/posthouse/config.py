@@ -19,9 +19,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from posthouse.errors import ConfigError
+from posthouse.process_settings import MailboxSettings as MailboxSettings
+from posthouse.process_settings import WebSettings as WebSettings
+from posthouse.process_settings import WorkerSettings as WorkerSettings
 from posthouse.setting_values import (
     Duration,
-    FolderName,
     PositiveDuration,
     PositiveSize,
     RateValue,
@@ -30,6 +32,7 @@ from posthouse.setting_values import (
     SenderValue,
     Share,
 )
+from posthouse.setting_values import Settings as Settings
 
 CONFIG_FILE: Final = "posthouse.toml"
 DEFAULT_TYPE: Final = "default"
@@ -39,12 +42,6 @@ CANARY_TYPES: Final = "canary."
 """How the types of canaries begin, which are nobody else's."""
 
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
-
-
-class Settings(BaseModel):
-    """Any table of settings: unknown names are refused, values are frozen."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
 
 
 class WarmUpSettings(Settings):
@@ -255,62 +252,6 @@ class OutboxSettings(Settings):
         return self
 
 
-class WorkerSettings(Settings):
-    """`[worker]`: how worker processes behave. Most installations need none of these."""
-
-    shutdown_grace: PositiveDuration = Field(
-        "30s",  # type: ignore[assignment]
-        description="After SIGTERM: the time to finish the calls that are under way. Keep it above every `timeout`.",
-    )
-    poll_min: PositiveDuration = Field("250ms", description="The shortest wait between looks for due mail when idle.")  # type: ignore[assignment]
-    poll_max: PositiveDuration = Field("600ms", description="The longest wait between looks for due mail when idle.")  # type: ignore[assignment]
-    heartbeat: PositiveDuration = Field("3s", description="How often a worker says that it lives.")  # type: ignore[assignment]
-    dead_after: PositiveDuration = Field(
-        "15s",  # type: ignore[assignment]
-        description=(
-            "A worker that was silent for so long is dead; its open calls become unknown. It starts no call itself "
-            "once it could not say that it lives for half of this."
-        ),
-    )
-    sweep: PositiveDuration = Field(
-        "5s",  # type: ignore[assignment]
-        description="How often to look for dead workers, ended lives, dependencies and unknown outcomes.",
-    )
-
-    @model_validator(mode="after")
-    def _beats_before_death(self) -> Self:
-        if self.heartbeat * 3 > self.dead_after:
-            raise ValueError("dead_after must be at least three heartbeats")
-        if self.poll_min > self.poll_max:
-            raise ValueError("poll_min is longer than poll_max")
-        return self
-
-
-class MailboxSettings(Settings):
-    """`[mailboxes.NAME]`: a mailbox that bounces come to, read over IMAP. Give it to nobody else."""
-
-    host: str = Field(description="The IMAP server.")
-    port: int | None = Field(None, ge=1, le=65535, description="Its port. Default: 993, or 143 with `starttls`.")
-    security: Literal["tls", "starttls"] = Field(
-        "tls", description="TLS from the first byte, or before anything is said. There is no way without it."
-    )
-    user: str = Field(description="The user.")
-    password: SecretValue = Field(description="The user's password.")
-    folder: FolderName = Field("INBOX", description="The folder that is read: what is unread in it.")
-    move_to: FolderName | None = Field(
-        None,
-        description=(
-            "The folder that read mail is moved to, once it is written down. What nobody understands stays, marked as "
-            "read. Default: all of it stays, marked as read."
-        ),
-    )
-    route: str | None = Field(None, description="The route for what is about no send that is known.")
-    ca_file: Path | None = Field(
-        None, description="A PEM file with the authorities to trust instead of the system's, for a private server."
-    )
-    timeout: PositiveDuration = Field("60s", description="The longest wait for each of the server's answers.")  # type: ignore[assignment]
-
-
 class AlertSettings(Settings):
     """`[alerts]`: how people are told what needs them."""
 
@@ -362,6 +303,7 @@ class Config(Settings):
     )
     outbox: OutboxSettings = Field(OutboxSettings(), description="`[outbox]`.")
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
+    web: WebSettings = Field(WebSettings(), description="`[web]`.")
     alerts: AlertSettings = Field(AlertSettings(), description="`[alerts]`.")
     retention: RetentionSettings = Field(RetentionSettings(), description="`[retention]`.")
 
@@ -475,6 +417,7 @@ def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
         "mailboxes": MailboxSettings,
         "outbox": OutboxSettings,
         "worker": WorkerSettings,
+        "web": WebSettings,
         "alerts": AlertSettings,
         "retention": RetentionSettings,
     }

@@ -7,10 +7,17 @@ import re
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from posthouse.address import Address
 from posthouse.errors import ConfigError, InvalidEmail
+
+
+class Settings(BaseModel):
+    """Any table of settings: unknown names are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
+
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -191,11 +192,21 @@ class Installation:
 
     def worker(self, *args: str, command: Sequence[str] = POSTHOUSE, at_work: int = 1) -> Started:
         """A worker that is at work (`at_work` processes of them; 0: don't wait for it)."""
-        log = self.folder / f"worker-{len(self._started)}.log"
-        started = Started([*command, "worker", "--config", str(self.config), *args], self.folder, log)
-        self._started.append(started)
+        started = self._start("worker", args, command)
         if at_work:
             started.until_said("is at work", at_work)
+        return started
+
+    def server(self) -> tuple[Started, str]:
+        """A web server that listens, and its URL."""
+        started = self._start("serve", ["--port", "0"], POSTHOUSE)
+        started.until_said("serves at")
+        return started, re.findall(r"serves at (\S+)", started.log)[-1]
+
+    def _start(self, name: str, args: Sequence[str], command: Sequence[str]) -> Started:
+        log = self.folder / f"{name}-{len(self._started)}.log"
+        started = Started([*command, name, "--config", str(self.config), *args], self.folder, log)
+        self._started.append(started)
         return started
 
     def run(self, *args: str) -> Any:

@@ -113,6 +113,13 @@ def test_find_tells_held_sends_apart(shell: Shell, put: Put) -> None:
     assert [line.split()[0] for line in shell.run("find").out.splitlines()[1:]] == ["held", "unknown"]
 
 
+def test_find_tells_what_the_receiver_did(shell: Shell, put: Put) -> None:
+    shell.send("k")
+    put("k", status="accepted", delivery="bounced")
+    assert "accepted, bounced" in shell.run("find", "k").flat
+    assert shell.json("find", "k")["sends"][0]["delivery"] == "bounced"
+
+
 def test_find_says_that_there_may_be_more(shell: Shell) -> None:
     shell.send("a")
     shell.send("b")
@@ -168,7 +175,7 @@ def test_the_document_of_show_is_stable(shell: Shell) -> None:
             "combined",
         ),
         *("tags", "metadata", "created_at", "first_attempt_at", "next_try_at", "expires_at", "accepted_at"),
-        *("unknown_since", "timeline", "interventions", "next"),
+        *("unknown_since", "timeline", "events", "interventions", "next"),
     ]
     assert ISO.fullmatch(document["created_at"])
     assert document["next"] == {"text": "it waits for a worker, and none is running", "commands": ["posthouse worker"]}

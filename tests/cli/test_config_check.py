@@ -57,6 +57,21 @@ def test_a_secret_that_cannot_be_read_is_named_with_its_route(ready: Shell, monk
     }
 
 
+def test_what_can_verify_no_webhook_is_wrong(ready: Shell) -> None:
+    routes = "".join(
+        f'[routes.{name}]\nprovider = "resend"\napi_key = "key"\nwebhook_secrets = {secrets}\n'
+        for name, secrets in (("none", '["env:NO_SUCH_KEY"]'), ("odd", '["whsec_#"]'), ("fine", '["whsec_Zm9v"]'))
+    )
+    ready.configure(STARTER.partition("[routes.main]")[0] + routes)
+
+    assert wrong(ready) == {
+        "routes.none.webhook_secrets": "the environment variable NO_SUCH_KEY is not set",
+        "routes.odd.webhook_secrets": "one of them is no signing secret such as whsec_…, which goes on in base64",
+    }
+    told = {f["setting"]: f["text"] for f in ready.json("config", "check", code=2)["findings"]}
+    assert told["routes.fine.webhook_secrets"] == "posthouse serve takes its webhooks at /webhooks/fine"
+
+
 def test_a_provider_that_cannot_be_built_is_told(ready: Shell) -> None:
     ready.configure(STARTER.replace('provider = "http"', 'provider = "htp"'))
 

@@ -265,14 +265,14 @@ import sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from posthouse.cli.invocation import Everywhere, Invocation
 from posthouse.cli.logs import log_to_stderr
-from posthouse.cli.worker import run_to_the_end
+from posthouse.cli.long_run import run_to_the_end
 
 def run():
     ThreadPoolExecutor().submit(threading.Event().wait)
     {then}
 
 log_to_stderr(as_json=False)
-run_to_the_end(Invocation(Everywhere(as_json=True)), run)
+run_to_the_end(Invocation(Everywhere(as_json=True)), run, "worker")
 """
 
 

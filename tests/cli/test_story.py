@@ -34,6 +34,7 @@ def make_story(
         "attempts": len(attempts),
         "failures": 0,
         "fence": len(attempts),
+        "delivery": "none",
         "maybe_duplicate": False,
         "created_at": NOW,
         "updated_at": NOW,
@@ -97,6 +98,56 @@ def test_the_time_line_tells_everything_in_its_order() -> None:
         "  14:02:39.5  ada@desk: reconcile",
         "  14:02:41.5  attempt 3 on main, same key  accepted 200          50 ms",
         "              message id m-1",
+    ]
+
+
+def event(at: float, kind: str, **values: Any) -> dict[str, Any]:
+    """One row of email_events."""
+    row = {
+        "route": "main",
+        "recipient": "ada@example.com",
+        "cause": "",
+        "hard": False,
+        "code": "",
+        "text": "",
+        "url": "",
+    }
+    return row | {"at": at, "received_at": at + 1, "kind": kind, "provider_event_id": None} | values
+
+
+def test_the_time_line_tells_what_was_heard_of_a_send() -> None:
+    story = make_story(
+        attempt(NOW + 1, "unknown", code="read_timeout", took_s=15.0),
+        attempt(NOW + 20, "accepted", via="event", code="sent", took_s=2.0),
+        status="accepted",
+        delivery="bounced",
+        route="main",
+    )
+    story.events.append(event(NOW + 20, "sent"))
+    story.events.append(
+        event(NOW + 30, "bounced", cause="no_mailbox", hard=True, code="550 5.1.1", text="no such user")
+    )
+
+    assert told(story) == [
+        "Thursday 2026-07-30, times in CEST",
+        "  14:02:11.5  asked for",
+        "  14:02:12.5  attempt 1 on main  unknown read_timeout  15.0 s",
+        "  14:02:31.5  heard from main    sent",
+        "  14:02:33.5  so main has it     accepted",
+        "  14:02:41.5  heard from main    bounced 550 5.1.1",
+        "              no mailbox, for good",
+        "              no such user",
+    ]
+    assert standing(story) == "accepted by main, bounced"
+
+
+def test_of_several_recipients_an_event_names_its_own() -> None:
+    story = make_story(status="accepted", recipients='["ada@example.com", "bob@example.com"]')
+    story.events.append(event(NOW + 1, "clicked", recipient="bob@example.com", url="https://shop.example/7"))
+    assert told(story)[2:] == [
+        "  14:02:12.5  heard from main  clicked",
+        "              to bob@example.com",
+        "              https://shop.example/7",
     ]
 
 

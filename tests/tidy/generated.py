@@ -31,6 +31,7 @@ from posthouse.config import (
     Settings,
     TypeSettings,
     WarmUpSettings,
+    WebSettings,
     WorkerSettings,
 )
 from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
@@ -143,6 +144,7 @@ def sections() -> list[Section]:
         Section("`[outbox]`", OutboxSettings, "What may wait. See [caps](operations.md#caps)."),
         Section("`[alerts]`", AlertSettings, "How people are told what needs them."),
         Section("`[worker]`", WorkerSettings, "How worker processes behave. Most installations need none of these."),
+        Section("`[web]`", WebSettings, "Where `posthouse serve` listens. See [webhooks](webhooks.md)."),
         Section("`[retention]`", RetentionSettings, "How long ended sends, and what belongs to them, are kept."),
     ]
 

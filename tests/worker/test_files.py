@@ -19,11 +19,11 @@ from posthouse.core.outcome import Outcome, Verdict
 from posthouse.email import Email
 from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.port import OutgoingMessage
+from posthouse.store.access import StoreAccess
 from posthouse.store.blobs import Blobs
 from posthouse.store.schema import blob_parts, blob_uses
 from posthouse.store.threads import StoreExecutor
 from posthouse.worker import crew
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.files import Files
 from posthouse.worker.rendering import CannotRender
 from tests.simulation.virtual_time import run
@@ -331,7 +331,7 @@ def content(*bodies: bytes) -> Content:
 
 def files_of(shelf: Shelf, **limits: int) -> Files:
     executor: StoreExecutor = Inline()
-    return Files(shelf, StoreAccess(executor, asyncio.get_running_loop().time), **limits)
+    return Files(shelf, StoreAccess(executor, asyncio.get_running_loop().time, "nothing is sent"), **limits)
 
 
 def test_loads_are_let_in_in_the_order_in_which_they_came() -> None:

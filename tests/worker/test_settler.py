@@ -13,8 +13,8 @@ import pytest
 
 from posthouse.core.sends import Change
 from posthouse.errors import DatabaseUnavailable
+from posthouse.store.access import StoreAccess
 from posthouse.store.queue import Report
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.settler import BATCH_MAX, Settler
 from tests.simulation.virtual_time import run
 from tests.worker.stage import Stage, emails, play
@@ -42,7 +42,7 @@ class Recording:
 
     def settler(self) -> Settler:
         now = asyncio.get_running_loop().time
-        return Settler(self, StoreAccess(self, now), 1, now, random.Random(1))  # type: ignore[arg-type]
+        return Settler(self, StoreAccess(self, now, "nothing is sent"), 1, now, random.Random(1))  # type: ignore[arg-type]
 
 
 def note(written: list[int], number: int, _: Change | None) -> None:

@@ -26,6 +26,7 @@ from posthouse.providers.registry import PROVIDERS
 from posthouse.providers.trial import refused_parts
 from posthouse.setting_values import Secret
 from posthouse.store.migrate import check as check_tables
+from posthouse.web.webhooks import path_of
 from posthouse.worker.supervisor import SETTLE_GRACE_SHARE
 
 
@@ -96,7 +97,7 @@ def _routes(app: App) -> Iterator[Finding]:
         yield Finding(Level.WRONG, "routes", "there is none, so nothing can be sent; configure one as [routes.main]")
         return
     try:
-        providers = app.providers()
+        providers, webhooks = app.providers(), app.webhooks()
     except ConfigError as error:
         yield Finding(Level.WRONG, error.setting, error.reason)
         return
@@ -104,6 +105,11 @@ def _routes(app: App) -> Iterator[Finding]:
         grace_s = config.worker.shutdown_grace * (1 - SETTLE_GRACE_SHARE)
         yield from _route(f"routes.{name}", settings, providers[name], grace_s)
         yield from _default_sender(f"routes.{name}", providers[name], config.sender)
+    for name, keys in webhooks.items():
+        faults = keys.faults()
+        yield from (Finding(Level.WRONG, fault.setting, fault.reason) for fault in faults)
+        if not faults:
+            yield Finding(Level.OK, keys.setting, f"posthouse serve takes its webhooks at {path_of(name)}")
 
 
 def _route(place: str, settings: RouteSettings, provider: Provider, grace_s: float) -> Iterator[Finding]:

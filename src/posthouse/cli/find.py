@@ -12,6 +12,7 @@ from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import iso, local_short, zone
 from posthouse.cli.output import Answer, Json, Line, columns, status_text
 from posthouse.cli.story import is_held
+from posthouse.core.delivery import Delivery
 from posthouse.core.lifecycle import Status
 
 
@@ -44,6 +45,7 @@ def _send_document(send: Json) -> Json:
         "type": send["type"],
         "campaign": send["campaign"],
         "status": send["status"],
+        "delivery": send["delivery"],
         "held": is_held(send),
         "recipients": json.loads(send["recipients"]),
         "created_at": iso(send["created_at"]),
@@ -66,9 +68,15 @@ def _row(send: Json, now: float) -> list[Line]:
     status = Status(send["status"])
     others = len(json.loads(send["recipients"])) - 1
     return [
-        status_text(status, "held" if is_held(send) else status.value),
+        status_text(status, _standing(send)),
         local_short(send["created_at"], now),
         send["type"],
         send["to_address"] + (f" +{others}" if others else ""),
         send["dedupe_key"] + (f", in {send['carrier_key']}: {send['carrier_status']}" if send["carrier_key"] else ""),
     ]
+
+
+def _standing(send: Json) -> str:
+    if is_held(send):
+        return "held"
+    return ", ".join([send["status"], *([] if send["delivery"] == Delivery.NONE else [send["delivery"]])])

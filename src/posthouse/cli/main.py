@@ -26,7 +26,7 @@ SET_UP, RUN, ACT, ASK = "Set up", "Run", "Act", "Ask"
 
 MODULES: Final = {
     SET_UP: {"demo": "demo", "init": "init", "migrate": "init", "config": "config_check"},
-    RUN: {"worker": "worker", "bounce": "bounce", "sandbox": "sandbox"},
+    RUN: {"worker": "worker", "serve": "serve", "bounce": "bounce", "sandbox": "sandbox"},
     ACT: {
         "send": "send",
         "retry": "interventions",

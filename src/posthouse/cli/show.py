@@ -40,6 +40,7 @@ _ATTEMPT_NAMES: Final = (
     "message_id",
     "request_id",
 )
+_EVENT_NAMES: Final = ("kind", "route", "recipient", "cause", "hard", "code", "text", "url", "provider_event_id")
 
 
 def show(
@@ -181,10 +182,19 @@ def _document(story: Story, step: NextStep, *, raw: bool) -> Json:
         "metadata": json.loads(send["metadata"] or "{}"),
         **{name: iso(send[name]) for name in _TIMES},
         "timeline": [_attempt_document(row, raw=raw) for row in story.attempts],
+        "events": [_event_document(row) for row in story.events],
         "interventions": [
             {"at": iso(row["at"]), **{name: row[name] for name in ("who", "action", "detail")}} for row in story.audit
         ],
         "next": {"text": step.text, "commands": list(step.commands)},
+    }
+
+
+def _event_document(row: Json) -> Json:
+    return {
+        "at": iso(row["at"]),
+        "received_at": iso(row["received_at"]),
+        **{name: row[name] for name in _EVENT_NAMES},
     }
 
 

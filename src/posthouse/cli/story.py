@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Any, Final
 
 from posthouse.cli.moments import coming, duration
 from posthouse.cli.standing import limit_words, route_words, switch_words
+from posthouse.core.delivery import Delivery
+from posthouse.core.events import Cause
 from posthouse.core.lifecycle import TERMINAL, Status
 from posthouse.core.outcome import Found
 from posthouse.core.pace import Limit
@@ -31,6 +34,10 @@ LOOK_UP_WORDS: Final = {
     f"look_up_{Found.MISSING}": "not found there",
     f"look_up_{Found.UNSURE}": "no clear answer",
 }
+
+
+NO_CALLS: Final = frozenset({Via.LOOK_UP, Via.EVENT})
+"""These found out about a call, and were none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,9 @@ def timeline(story: Story) -> list[Entry]:
     send = story.send
     calls = iter(range(1, len(story.attempts) + 1))
     entries = [Entry(send["created_at"], "asked for", said=_asked_for(send))]
-    entries += [_attempt(row, 0 if row["via"] == Via.LOOK_UP else next(calls)) for row in story.attempts]
+    entries += [_attempt(row, 0 if row["via"] in NO_CALLS else next(calls)) for row in story.attempts]
+    several = len(json.loads(send["recipients"])) > 1
+    entries += [_event(row, row["recipient"] if several else "") for row in story.events]
     entries += [_intervention(row) for row in story.audit]
     entries.sort(key=lambda entry: entry.at)
     if (status := Status(send["status"])) in TERMINAL - {Status.ACCEPTED}:
@@ -103,9 +112,20 @@ def _attempt(row: Mapping[str, Any], number: int) -> Entry:
     if via is Via.LOOK_UP:
         outcome = LOOK_UP_WORDS.get(row["code"], row["code"])
         return Entry(row["started_at"], f"asked {route}", outcome, took_s, _said(row), row["raw"], kind)
+    if via is Via.EVENT:
+        return Entry(row["ended_at"], f"so {route} has it", row["outcome"])
     what = f"attempt {number} on {route}" + (", same key" if via is Via.REPLAY else "")
     outcome = f"{row['outcome']} {row['code']}".rstrip()
     return Entry(row["started_at"], what, outcome, took_s, _said(row), row["raw"], kind)
+
+
+def _event(row: Mapping[str, Any], recipient: str) -> Entry:
+    """What was heard; `recipient` where it is not clear whom it is about."""
+    cause = "" if row["cause"] == Cause.OTHER else row["cause"].replace("_", " ")
+    why = ", ".join(filter(None, [cause, "for good" if row["hard"] else ""]))
+    said = (f"to {recipient}" if recipient else "", why, row["text"], row["url"])
+    what = f"heard from {row['route']}"
+    return Entry(row["at"], what, f"{row['kind']} {row['code']}".rstrip(), said=tuple(filter(None, said)))
 
 
 def folded(entries: Sequence[Entry]) -> list[Entry]:
@@ -142,7 +162,8 @@ def standing(story: Story) -> str:
     if status is Status.UNKNOWN and is_held(send):
         return "unknown, held for a person"
     if status is Status.ACCEPTED and send["route"]:
-        return f"accepted by {send['route']}"
+        heard = "" if send["delivery"] == Delivery.NONE else f", {send['delivery']}"
+        return f"accepted by {send['route']}{heard}"
     if story.carrier is not None:
         return f"combined with {story.carrier['dedupe_key']}, {story.carrier['status']}"
     return status.value

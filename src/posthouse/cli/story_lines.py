@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from posthouse.cli.moments import local_clock, local_day, took
 from posthouse.cli.output import Line, assembled, columns, status_text, styled
 from posthouse.cli.story import Entry, NextStep, expiry, is_held, standing
+from posthouse.core.events import EventKind
 from posthouse.core.lifecycle import Status
 from posthouse.core.outcome import Outcome
 from posthouse.store.ledger import Story
@@ -23,11 +24,15 @@ NAMED_MAX: Final = 20
 _BENEATH: Final = INDENT + " " * len("14:02:11.5  ")
 _AFTER_LABEL: Final = " " * len("Next:  ")
 
-_OUTCOME_STYLES: Final = {
+_OUTCOME_STYLES: Final[Mapping[str, str]] = {
     Outcome.ACCEPTED: "green",
     Outcome.REJECTED: "red",
     Outcome.MISCONFIGURED: "red",
     Outcome.UNKNOWN: "yellow",
+    EventKind.DELIVERED: "green",
+    EventKind.DEFERRED: "yellow",
+    EventKind.BOUNCED: "red",
+    EventKind.COMPLAINED: "red",
 }
 
 
@@ -77,7 +82,7 @@ def time_lines(entries: Sequence[Entry], width: int, *, raw: bool) -> Iterator[L
 
 
 def _outcome(text: str) -> Text:
-    return styled(text, _OUTCOME_STYLES.get(text.partition(" ")[0], ""))  # type: ignore[call-overload]
+    return styled(text, _OUTCOME_STYLES.get(text.partition(" ")[0], ""))
 
 
 def standing_lines(story: Story, step: NextStep, width: int) -> Iterator[Line]:

@@ -21,12 +21,13 @@ from posthouse.core.answers import Answer, Kind, Rule, said
 from posthouse.core.outcome import Found, LookUp, Outcome, Subject, Verdict
 from posthouse.providers.answer_paths import as_id, at
 from posthouse.providers.api import Api, Options, Payload
-from posthouse.providers.api_settings import ApiSettings, UrlValue
+from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.auth import basic_as
 from posthouse.providers.body import Body
 from posthouse.providers.carrying import Mail
 from posthouse.providers.form import FormFile, form
 from posthouse.providers.look_ups import LookUpSteps, Question, asked_from_s, spellings
+from posthouse.providers.mailgun_events import MailgunWebhookSettings
 from posthouse.providers.mime import message_id_of
 from posthouse.providers.placeholders import ENCODER, OUR_ID
 from posthouse.providers.port import OutgoingMessage
@@ -65,7 +66,7 @@ BODY: Final = Body(
 )
 
 
-class MailgunSettings(ApiSettings):
+class MailgunSettings(MailgunWebhookSettings):
     """`[routes.NAME]` with `provider = "mailgun"`."""
 
     url: UrlValue = Field(

@@ -18,7 +18,7 @@ from posthouse.core.answers import Answer, Rule, said
 from posthouse.core.outcome import Found, LookUp, Outcome, Remainder, Subject, Verdict
 from posthouse.providers.answer_paths import ABSENT, as_id, at
 from posthouse.providers.api import Api, LookUpCall, Options
-from posthouse.providers.api_settings import ApiSettings, UrlValue
+from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.auth import in_header
 from posthouse.providers.body import Body
 from posthouse.providers.carrying import Mail
@@ -26,6 +26,7 @@ from posthouse.providers.limits import metadata_beyond, recipients_beyond, size_
 from posthouse.providers.mime import message_id_of
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.port import OutgoingMessage
+from posthouse.providers.postmark_events import PostmarkWebhookSettings
 from posthouse.setting_values import Duration, PositiveDuration
 
 KIND: Final = "postmark"
@@ -53,7 +54,7 @@ BODY: Final = {
 }
 
 
-class PostmarkSettings(ApiSettings):
+class PostmarkSettings(PostmarkWebhookSettings):
     """`[routes.NAME]` with `provider = "postmark"`."""
 
     url: UrlValue = Field("https://api.postmarkapp.com", description="Where the API is.")

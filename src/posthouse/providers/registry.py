@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -19,6 +19,7 @@ from posthouse.providers.transport import TransportFactory, TransportOptions
 
 if TYPE_CHECKING:
     from posthouse.providers.smtp_wire import Connect
+    from posthouse.providers.webhook import Webhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,15 @@ class ProviderKind:
 
     settings: type[Settings]
     build: Callable[[BuildContext, Settings], Provider]
+    webhook: Callable[[Any], Webhook] | None = None  # of those settings; None: it has none that we read
 
 
 Own = TypeVar("Own", bound=CallSettings)
 
 
-def _over_http(settings: type[Own], api: Callable[[Own], Api]) -> ProviderKind:
+def _over_http(
+    settings: type[Own], api: Callable[[Own], Api], webhook: Callable[[Own], Webhook] | None = None
+) -> ProviderKind:
     """A provider with an HTTP API: its settings, and the API that they describe."""
 
     def build(context: BuildContext, own: Settings) -> Provider:
@@ -63,7 +67,7 @@ def _over_http(settings: type[Own], api: Callable[[Own], Api]) -> ProviderKind:
             context.name, context.route, described, partial(context.transport_factory, options), context.now
         )
 
-    return ProviderKind(settings, build)
+    return ProviderKind(settings, build, webhook)
 
 
 # A provider that no route has is not imported: each costs a process as much as a small library.
@@ -78,32 +82,37 @@ def _http() -> ProviderKind:
 
 def _mailgun() -> ProviderKind:
     from posthouse.providers.mailgun import MailgunSettings, mailgun_api
+    from posthouse.providers.mailgun_events import mailgun_webhook
 
-    return _over_http(MailgunSettings, mailgun_api)
+    return _over_http(MailgunSettings, mailgun_api, mailgun_webhook)
 
 
 def _postmark() -> ProviderKind:
     from posthouse.providers.postmark import PostmarkSettings, postmark_api
+    from posthouse.providers.postmark_events import postmark_webhook
 
-    return _over_http(PostmarkSettings, postmark_api)
+    return _over_http(PostmarkSettings, postmark_api, postmark_webhook)
 
 
 def _resend() -> ProviderKind:
     from posthouse.providers.resend import ResendSettings, resend_api
+    from posthouse.providers.resend_events import resend_webhook
 
-    return _over_http(ResendSettings, resend_api)
+    return _over_http(ResendSettings, resend_api, resend_webhook)
 
 
 def _sendgrid() -> ProviderKind:
     from posthouse.providers.sendgrid import SendgridSettings, sendgrid_api
+    from posthouse.providers.sendgrid_events import sendgrid_webhook
 
-    return _over_http(SendgridSettings, sendgrid_api)
+    return _over_http(SendgridSettings, sendgrid_api, sendgrid_webhook)
 
 
 def _ses() -> ProviderKind:
     from posthouse.providers.ses import SesSettings, ses_api
+    from posthouse.providers.ses_events import ses_webhook
 
-    return _over_http(SesSettings, ses_api)
+    return _over_http(SesSettings, ses_api, ses_webhook)
 
 
 def _smtp() -> ProviderKind:
@@ -139,13 +148,24 @@ def build_provider(
     connect: Connect | None = None,
 ) -> Provider:
     """The provider of the route `name`. Opens nothing and reads no credential. Raises ConfigError."""
+    kind, settings = _configured(name, route)
+    return kind.build(BuildContext(name, route, transport_factory, now, connect), settings)
+
+
+def build_webhook(name: str, route: RouteSettings) -> Webhook | None:
+    """The webhooks of the route `name`; None where there is nothing to verify them with. Raises ConfigError."""
+    kind, settings = _configured(name, route)
+    webhook = kind.webhook(settings) if kind.webhook else None
+    return webhook if webhook and webhook.secrets else None
+
+
+def _configured(name: str, route: RouteSettings) -> tuple[ProviderKind, Settings]:
     if route.provider not in PROVIDERS:
         near = difflib.get_close_matches(route.provider, PROVIDERS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(PROVIDERS)}"
         raise ConfigError(f"routes.{name}.provider", f"{route.provider!r} is not a provider; {hint}")
     kind = PROVIDERS[route.provider]()
     try:
-        settings = kind.settings.model_validate(route.own)
+        return kind, kind.settings.model_validate(route.own)
     except ValidationError as error:
         raise config_error(error, kind.settings, prefix=f"routes.{name}") from None
-    return kind.build(BuildContext(name, route, transport_factory, now, connect), settings)

@@ -19,11 +19,12 @@ from posthouse.content import StoredFile
 from posthouse.core.answers import Answer, Rule, said
 from posthouse.core.outcome import Outcome, Subject
 from posthouse.providers.api import Api, Options
-from posthouse.providers.api_settings import ApiSettings, UrlValue
+from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.auth import bearer
 from posthouse.providers.body import Body
 from posthouse.providers.carrying import Mail
 from posthouse.providers.limits import metadata_unlike, recipients_beyond, size_beyond
+from posthouse.providers.resend_events import ResendWebhookSettings
 
 KIND: Final = "resend"
 
@@ -50,7 +51,7 @@ _TAG: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _TYPES: Final = mimetypes.MimeTypes()  # Python's own table, the same on every machine
 
 
-class ResendSettings(ApiSettings):
+class ResendSettings(ResendWebhookSettings):
     """`[routes.NAME]` with `provider = "resend"`."""
 
     url: UrlValue = Field("https://api.resend.com", description="Where the API is.")

@@ -6,7 +6,6 @@ compares our id in each entry. Facts: docs/providers/sendgrid.md.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from posthouse.core.answers import Answer, Rule, said
 from posthouse.core.outcome import Found, LookUp, Outcome, Subject
 from posthouse.providers.answer_paths import as_id, at
 from posthouse.providers.api import Api, Options, Payload, as_json
-from posthouse.providers.api_settings import ApiSettings, UrlValue
+from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.auth import bearer
 from posthouse.providers.body import Body, encoded
 from posthouse.providers.carrying import Mail
@@ -28,11 +27,10 @@ from posthouse.providers.limits import size_beyond
 from posthouse.providers.look_ups import LookUpSteps, Question, asked_from_s, spellings
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.port import OutgoingMessage
+from posthouse.providers.sendgrid_events import SendgridWebhookSettings, message_id_of
 from posthouse.setting_values import Duration, PositiveDuration
 
 KIND: Final = "sendgrid"
-
-_ENTRY_PART = re.compile(r"\.(?=filter|recv)")
 
 TAGS_MAX: Final = 10
 METADATA_BYTES_MAX: Final = 10_000
@@ -74,7 +72,7 @@ BODY: Final = Body(
 )
 
 
-class SendgridSettings(ApiSettings):
+class SendgridSettings(SendgridWebhookSettings):
     """`[routes.NAME]` with `provider = "sendgrid"`."""
 
     url: UrlValue = Field(
@@ -291,9 +289,3 @@ def _read_entry(search: _Search, answer: Answer, document: Any) -> Question | Lo
     # Ours has metadata: an entry with our subject and without any may be ours, and not be filled in yet.
     unfilled = not metadata and document.get("subject") == search.message.subject
     return None if unfilled else _next_step(search)
-
-
-def message_id_of(entry_id: object) -> str | None:
-    """The id of the whole call, as the answer to it has it: in entries and events more of it follows."""
-    found = as_id(entry_id)
-    return found and _ENTRY_PART.split(found, maxsplit=1)[0]

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from posthouse.content import Content
 from posthouse.providers.api import Api, Options, Payload, as_json
-from posthouse.providers.api_settings import CallSettings, UrlValue
+from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.body import Body
 from posthouse.providers.carrying import Mail
 from posthouse.providers.limits import (
@@ -26,6 +26,7 @@ from posthouse.providers.limits import (
 )
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.port import OutgoingMessage
+from posthouse.providers.ses_events import SesWebhookSettings
 from posthouse.providers.ses_rules import RULES as RULES
 from posthouse.providers.sigv4 import sigv4
 from posthouse.setting_values import SecretValue
@@ -68,7 +69,7 @@ _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _Arn = Annotated[str, Field(pattern=r"^arn:[^\s{}]+$")]
 
 
-class SesSettings(CallSettings):
+class SesSettings(SesWebhookSettings):
     """`[routes.NAME]` with `provider = "ses"`."""
 
     url: UrlValue = Field(

@@ -38,7 +38,9 @@ from posthouse.store.schema import (
     quarantine,
     sends,
     status_is,
+    webhook_tokens,
 )
+from posthouse.store.webhook_tokens import TOKENS_KEPT_S
 
 BATCH_ROWS: Final = 1000
 WALK_S: Final = 86400.0
@@ -107,6 +109,7 @@ class Retention:
             self._purge_sends(now - limits.sends_s),
             self._purge_received(events, now - limits.events_s),
             self._purge_received(quarantine, now - limits.events_s),
+            self._purge_received(webhook_tokens, now - TOKENS_KEPT_S),
             self._purge_families(now - limits.families_s),
             self._purge_blobs(now),
         ]

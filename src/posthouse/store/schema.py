@@ -270,6 +270,19 @@ quarantine = Table(
     **MYSQL_TABLE,
 )
 
+webhook_tokens = Table(
+    "email_webhook_tokens",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("digest", String(DIGEST_CHARS), nullable=False),  # of the route and the token
+    Column("body_digest", String(DIGEST_CHARS), nullable=False),  # of what it came with first
+    Column("received_at", Instant, nullable=False),
+    UniqueConstraint("digest", name="email_webhook_tokens_once"),
+    Index("email_webhook_tokens_received", "received_at"),
+    sqlite_autoincrement=True,
+    **MYSQL_TABLE,
+)
+
 suppressions = Table(
     "email_suppressions",
     metadata,

@@ -15,6 +15,7 @@ from posthouse.store.queue import Queue
 from posthouse.store.retention import Retention
 from posthouse.store.sweeps import Sweeps
 from posthouse.store.switchboard import Switchboard
+from posthouse.store.webhook_tokens import WebhookTokens
 
 
 class Store:
@@ -34,3 +35,4 @@ class Store:
         self.pacing = Pacing(database)
         self.switches = Switchboard(database)
         self.retention = Retention(database)
+        self.webhook_tokens = WebhookTokens(database)

@@ -11,8 +11,8 @@ from typing import Final
 
 from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.transport import HttpAnswer, HttpRequest, Transport
+from posthouse.store.access import StoreAccess
 from posthouse.store.alerts import Alerts
-from posthouse.worker.access import StoreAccess
 
 TELLING_TIMEOUT_S: Final = 10.0
 

@@ -8,9 +8,9 @@ from typing import Final
 from posthouse.core.cap_policy import OUTBOX, CapPolicy, Full, refused_words
 from posthouse.core.caps import overdrawn
 from posthouse.core.policy import Priority
+from posthouse.store.access import StoreAccess
 from posthouse.store.backlog import BacklogTable
 from posthouse.store.rows import SWEEP_ROWS
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm
 
 SHED_REASON: Final = "shed: the outbox was full, and more urgent mail needed the room"

@@ -16,8 +16,8 @@ from posthouse.core.routing import RouteHealth
 from posthouse.email import Email
 from posthouse.errors import DatabaseUnavailable, InvalidEmail, KeyReused
 from posthouse.outbox import Outbox
+from posthouse.store.access import StoreAccess
 from posthouse.store.store import Store
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.gates import Gates
 from posthouse.worker.pulse import Pulse

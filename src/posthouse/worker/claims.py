@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import SendState
+from posthouse.store.access import StoreAccess
 from posthouse.store.queue import DueTime, Queue
 from posthouse.store.taking import ClaimedSend
-from posthouse.worker.access import StoreAccess
 
 
 class Claims:

@@ -14,10 +14,10 @@ from posthouse.core.pace_policy import PacePolicy
 from posthouse.core.policy import TypePolicy
 from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.port import Provider
+from posthouse.store.access import StoreAccess
 from posthouse.store.retention import Limits
 from posthouse.store.store import Store
 from posthouse.store.threads import StoreExecutor
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm, AlarmSettings
 from posthouse.worker.backlog import BacklogWatch
 from posthouse.worker.caller import Caller
@@ -39,6 +39,9 @@ from posthouse.worker.settler import Settler
 from posthouse.worker.starter import Starter
 
 TELLING_TIME_TRIES: Final = 10
+
+MEANWHILE: Final = "no call is started and every result is kept"
+"""What it means to a worker that the database is away."""
 
 
 @dataclass(frozen=True, slots=True)

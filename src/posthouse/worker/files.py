@@ -12,8 +12,8 @@ from typing import Final
 
 from posthouse.content import Content, StoredFile
 from posthouse.errors import DatabaseUnavailable
+from posthouse.store.access import StoreAccess
 from posthouse.store.blobs import Blobs
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.rendering import NO_FILES, CannotRender
 
 LENT_BYTES_MAX: Final = 256 * 1024 * 1024

@@ -9,8 +9,8 @@ from typing import Final
 from posthouse.core.limits import Rate
 from posthouse.core.pace import SLACK_SHARE, Limit
 from posthouse.core.switches import Switch, Switches, paced
+from posthouse.store.access import StoreAccess
 from posthouse.store.switchboard import Switchboard, SwitchRow
-from posthouse.worker.access import StoreAccess
 
 READ_EVERY_S: Final = 0.5
 """A switch is obeyed within this time and a round of claiming."""

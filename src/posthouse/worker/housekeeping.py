@@ -14,11 +14,11 @@ from posthouse.config import WorkerSettings
 from posthouse.core.policy import TypePolicy
 from posthouse.core.settlement import release
 from posthouse.errors import DatabaseUnavailable
+from posthouse.store.access import StoreAccess
 from posthouse.store.limits import CALL_TIMEOUT_S
 from posthouse.store.queue import Report
 from posthouse.store.retention import Limits
 from posthouse.store.store import Store
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.backlog import BacklogWatch
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from posthouse.errors import DatabaseUnavailable
-from posthouse.worker.access import StoreAccess
+from posthouse.store.access import StoreAccess
 from posthouse.worker.clock import DatabaseClock
-from posthouse.worker.crew import Crew, WorkerParts, assemble, enlist
+from posthouse.worker.crew import MEANWHILE, Crew, WorkerParts, assemble, enlist
 
 
 async def reconcile_once(parts: WorkerParts) -> int:
@@ -16,7 +16,7 @@ async def reconcile_once(parts: WorkerParts) -> int:
     Safe beside any number of workers: it is registered and beats as they do, what it takes they leave alone, and
     its results count only under its own fences.
     """
-    access = StoreAccess(parts.executor, asyncio.get_running_loop().time)
+    access = StoreAccess(parts.executor, asyncio.get_running_loop().time, MEANWHILE)
     clock = DatabaseClock(asyncio.get_running_loop().time)
     worker = await enlist(parts, access, clock)
     crew = assemble(parts, worker, access, clock)

@@ -10,8 +10,8 @@ from typing import Final
 from posthouse.core.pace import LATE_MAX_S, Limit, Permit, is_late
 from posthouse.core.pace_policy import PacePolicy
 from posthouse.errors import DatabaseUnavailable
+from posthouse.store.access import StoreAccess
 from posthouse.store.pacing import Pacing
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.gates import Gates
 

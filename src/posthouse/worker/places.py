@@ -11,8 +11,8 @@ from posthouse.core.places import Holding
 from posthouse.core.policy import RouteFacts
 from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.port import Provider
+from posthouse.store.access import StoreAccess
 from posthouse.store.control import Control
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.pulse import Pulse
 
 LOOK_EVERY_S: Final = 1.0

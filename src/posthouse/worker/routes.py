@@ -28,8 +28,8 @@ from posthouse.core.routing import (
 )
 from posthouse.core.sends import SendState
 from posthouse.errors import DatabaseUnavailable
+from posthouse.store.access import StoreAccess
 from posthouse.store.control import Control
-from posthouse.worker.access import StoreAccess
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.places import Places
 

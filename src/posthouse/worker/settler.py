@@ -20,8 +20,8 @@ from posthouse.core.retry import Backoff
 from posthouse.core.sends import Change, SendState
 from posthouse.core.settlement import reap
 from posthouse.errors import DatabaseUnavailable
+from posthouse.store.access import StoreAccess
 from posthouse.store.queue import Queue, Report
-from posthouse.worker.access import StoreAccess
 
 BATCH_MAX: Final = 500
 BACKLOG_MAX: Final = 2000

@@ -8,9 +8,9 @@ from typing import Final
 
 from posthouse.core.retry import Backoff
 from posthouse.errors import DatabaseUnavailable
-from posthouse.worker.access import StoreAccess
+from posthouse.store.access import StoreAccess
 from posthouse.worker.clock import DatabaseClock
-from posthouse.worker.crew import Crew, WorkerParts, assemble, enlist
+from posthouse.worker.crew import MEANWHILE, Crew, WorkerParts, assemble, enlist
 
 START_BACKOFF: Final = Backoff(first_s=0.5, max_s=10.0)
 SETTLE_GRACE_SHARE: Final = 0.2
@@ -32,7 +32,7 @@ class Worker:
 
     async def run(self) -> None:
         """The whole life of the worker."""
-        access = StoreAccess(self._parts.executor, asyncio.get_running_loop().time)
+        access = StoreAccess(self._parts.executor, asyncio.get_running_loop().time, MEANWHILE)
         clock = DatabaseClock(asyncio.get_running_loop().time)
         worker = await self._register(access, clock)
         if worker is None:

@@ -1,4 +1,4 @@
-"""The worker's way to the store: says once that the database is away, and once that it is back."""
+"""A long-running process's way to the store: says once that the database is away, and once that it is back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from posthouse.store.threads import StoreExecutor
 P = ParamSpec("P")
 T = TypeVar("T")
 
-log = logging.getLogger("posthouse.worker")
+log = logging.getLogger("posthouse.store")
 
 
 class StoreAccess:
-    """Runs store calls for every part of one worker. `clock` is monotonic, in seconds."""
+    """Runs store calls for every part of one process.
 
-    def __init__(self, executor: StoreExecutor, clock: Callable[[], float]) -> None:
+    `clock` is monotonic, in seconds; `meanwhile` is what an outage means to this process, for its log.
+    """
+
+    def __init__(self, executor: StoreExecutor, clock: Callable[[], float], meanwhile: str) -> None:
         self._executor = executor
         self._clock = clock
+        self._meanwhile = meanwhile
         self._away_since: float | None = None
 
     @property
@@ -37,7 +41,7 @@ class StoreAccess:
         except DatabaseUnavailable as error:
             if self._away_since is None:
                 self._away_since = self._clock()
-                log.error("%s; no call is started and every result is kept until it is back", error)
+                log.error("%s; %s until it is back", error, self._meanwhile)
             raise
         if self._away_since is not None and begun_at >= self._away_since:
             log.warning("the database is back after %.0f s", self._clock() - self._away_since)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from posthouse.errors import DatabaseUnavailable
-from posthouse.worker.access import StoreAccess
+from posthouse.store.access import StoreAccess
 from tests.simulation.virtual_time import run
 
 
@@ -28,7 +28,7 @@ def test_an_outage_is_told_twice_however_many_calls_meet_it(caplog: pytest.LogCa
     caplog.set_level("INFO")
 
     async def main() -> None:
-        access = StoreAccess(Inline(), asyncio.get_running_loop().time)
+        access = StoreAccess(Inline(), asyncio.get_running_loop().time, "nothing is sent")
         assert await access.run(max, 1, 2) == 2
         for _ in range(1000):
             with pytest.raises(DatabaseUnavailable):
@@ -41,7 +41,7 @@ def test_an_outage_is_told_twice_however_many_calls_meet_it(caplog: pytest.LogCa
 
     run(main())
     assert [record.getMessage() for record in caplog.records] == [
-        "the database is not available: nobody is there; no call is started and every result is kept until it is back",
+        "the database is not available: nobody is there; nothing is sent until it is back",
         "the database is back after 100 s",
     ]
 
@@ -51,7 +51,7 @@ def test_other_faults_say_nothing_about_the_database(caplog: pytest.LogCaptureFi
         raise ValueError("ours")
 
     async def main() -> None:
-        access = StoreAccess(Inline(), asyncio.get_running_loop().time)
+        access = StoreAccess(Inline(), asyncio.get_running_loop().time, "nothing is sent")
         with pytest.raises(ValueError, match="ours"):
             await access.run(raise_value_error)
         assert not access.away
@@ -76,7 +76,7 @@ def test_an_answer_that_was_asked_for_before_the_outage_does_not_end_it(caplog: 
     caplog.set_level("INFO")
 
     async def main() -> None:
-        access = StoreAccess(Slow(), asyncio.get_running_loop().time)
+        access = StoreAccess(Slow(), asyncio.get_running_loop().time, "nothing is sent")
         early = asyncio.create_task(access.run(abs, 2))
         with pytest.raises(DatabaseUnavailable):
             await access.run(away_after, 1)

@@ -1,0 +1,1 @@
+"""What the world may call: webhooks, and whether this process lives and is ready."""
