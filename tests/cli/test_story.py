@@ -246,6 +246,19 @@ def test_the_heading_says_which_it_is_and_hides_the_subject_on_request() -> None
     assert not any("Your order" in str(line) for line in heading_lines(story, None, NOW, 80))
 
 
+@pytest.mark.parametrize(
+    ("delivery", "stands", "next_"),
+    [
+        ("none", "accepted by main", "nothing; the provider has it"),
+        ("delivered", "accepted by main, delivered", "nothing; the receiver has it"),
+        ("bounced", "accepted by main, bounced", "nothing; it did not arrive, or came back"),
+    ],
+)
+def test_accepted_is_not_delivered(delivery: str, stands: str, next_: str) -> None:
+    story = make_story(status="accepted", route="main", delivery=delivery)
+    assert (standing(story), next_of(story)) == (stands, next_)
+
+
 def test_an_open_send_tells_when_it_expires() -> None:
     assert expiry(make_story().send, NOW) == "expires in 3 d (2026-08-02 14:02:11)"
     assert expiry(make_story().send, NOW + 3 * 86_400 + 60) == "expired 1 min ago"

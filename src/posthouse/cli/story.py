@@ -26,6 +26,14 @@ from posthouse.store.ledger import Story
 SHOWN_ALIKE: Final = 2
 """Of a long run of equal entries, so many are told at its beginning and at its end."""
 
+IT_IS: Final = {
+    Delivery.NONE: "the provider has it",
+    Delivery.DEFERRED: "the provider has it, and goes on trying",
+    Delivery.DELIVERED: "the receiver has it",
+    Delivery.BOUNCED: "it did not arrive, or came back",
+    Delivery.COMPLAINED: "it arrived, and was called spam",
+}
+
 LIMITED_S: Final = 1.0
 """What a limit lets start sooner need not be told."""
 
@@ -161,9 +169,10 @@ def standing(story: Story) -> str:
     send, status = story.send, Status(story.send["status"])
     if status is Status.UNKNOWN and is_held(send):
         return "unknown, held for a person"
-    if status is Status.ACCEPTED and send["route"]:
+    if status is Status.ACCEPTED:
+        by = f" by {send['route']}" if send["route"] else ""
         heard = "" if send["delivery"] == Delivery.NONE else f", {send['delivery']}"
-        return f"accepted by {send['route']}{heard}"
+        return f"accepted{by}{heard}"
     if story.carrier is not None:
         return f"combined with {story.carrier['dedupe_key']}, {story.carrier['status']}"
     return status.value
@@ -262,7 +271,7 @@ def _next_of_ended(story: Story, status: Status) -> NextStep:
     if status is Status.COMBINED:
         return _next_of_combined(story)
     if status is Status.ACCEPTED:
-        return NextStep("nothing; the provider has it")
+        return NextStep(f"nothing; {IT_IS[Delivery(story.send['delivery'])]}")
     if status is Status.SUPPRESSED:
         return NextStep("nothing; its recipient must not get it")
     if story.body is None:
