@@ -96,6 +96,7 @@ class SmtpRule:
     maybe_accepted: bool = False
     spends_attempt: bool = True
     subject: Subject = Subject.MESSAGE
+    bad_address: bool = False  # it says that nothing ever arrives at the recipient's address
     wait_s: float | None = None  # before the next try, where the reply names no time itself
     source: str  # where the rule comes from
     matches: tuple[Reply, ...]
