@@ -20,7 +20,7 @@ from posthouse.store.async_runners import write_through_async
 from posthouse.store.enqueue import NewSend, Stored, insert_sends
 from posthouse.store.runners import write_through
 from posthouse.store.script import Script
-from posthouse.store.suppressed import suppress_new, why_suppressed
+from posthouse.store.suppressed import suppress_new
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,10 @@ class Outbox:
 
     def _admit_and_insert(self, dialect: str, new: Sequence[NewSend]) -> Script[list[Enqueued]]:
         yield from self._admission.admit(dialect, new)
-        reasons: Mapping[str, str] = {}
-        if self._looks_for_suppressions:
-            reasons = yield from why_suppressed(dialect, new, self._policies, self._clock())
         stored = yield from insert_sends(dialect, new, self._clock)
-        yield from suppress_new(dialect, stored, reasons)
+        reasons: Mapping[int, str] = {}
+        if self._looks_for_suppressions:
+            reasons = yield from suppress_new(dialect, new, stored, self._policies, self._clock())
         return [_enqueued(row, reasons) for row in stored]
 
     def _new_send(self, email: Email) -> NewSend:
@@ -147,5 +146,5 @@ def _refuse_what_cannot_be_combined(email: CheckedEmail) -> None:
         raise InvalidEmail(field, f"{reason} (emails of type {email.type!r} are combined)")
 
 
-def _enqueued(row: Stored, reasons: Mapping[str, str]) -> Enqueued:
-    return Enqueued(row.id, row.key, row.created, reasons.get(row.key, "") if row.created else "")
+def _enqueued(row: Stored, reasons: Mapping[int, str]) -> Enqueued:
+    return Enqueued(row.id, row.key, row.created, reasons.get(row.id, "") if row.created else "")

@@ -6,8 +6,8 @@ The caller's transaction goes on as if nothing had happened: a complaint is no r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, TypeVar
 
 from posthouse.core.lifecycle import TRANSITIONS, Happening, Status
 from posthouse.core.policy import TypePolicy
@@ -18,65 +18,68 @@ from posthouse.store.enqueue import CHUNK, NewSend, Stored
 from posthouse.store.moments import epoch_sql
 from posthouse.store.script import Script
 
+T = TypeVar("T")
+
 _SUPPRESSED: Final = TRANSITIONS[Status.PENDING, Happening.SUPPRESSED]
 
 
-def why_suppressed(
-    dialect: str, new: Sequence[NewSend], policies: Mapping[str, TypePolicy], now: float
-) -> Script[dict[str, str]]:
-    """The reason, by its key, for each email that none of its recipients may get. One statement for some hundred."""
-    addresses = sorted({each.folded for item in new for each in item.email.content.recipients})
-    known: dict[str, list[Suppression]] = {}
-    for begin in range(0, len(addresses), CHUNK):
-        known |= yield from _active(dialect, addresses[begin : begin + CHUNK], now)
-    reasons = {}
-    for item in new if known else ():
+def suppress_new(
+    dialect: str, new: Sequence[NewSend], stored: Sequence[Stored], policies: Mapping[str, TypePolicy], now: float
+) -> Script[dict[int, str]]:
+    """Suppresses those of the sends just written that none of their recipients may get; the reasons by id.
+
+    It asks after the writing: a SQLite transaction that begins by reading may not be let to write.
+    """
+    items = {row.id: item for row, item in zip(stored, new, strict=True) if row.created}
+    known = yield from _active(
+        dialect, {each.folded for item in items.values() for each in item.email.content.recipients}, now
+    )
+    reasons: dict[int, str] = {}
+    for id_, item in items.items() if known else ():
         recipients = [each.email for each in item.email.content.recipients]
         policy = policies[item.email.type]
         left_out = stopped(recipients, known, policy.name, policy.category, now)
         if len(left_out) == len(recipients):
-            reasons[item.email.key] = why_not(left_out)
+            reasons[id_] = why_not(left_out)
+    yield from _suppress(dialect, list(reasons.items()))
     return reasons
 
 
-def _active(dialect: str, addresses: Sequence[str], now: float) -> Script[dict[str, list[Suppression]]]:
+def _active(dialect: str, addresses: Collection[str], now: float) -> Script[dict[str, list[Suppression]]]:
+    """What holds for these folded addresses: one statement for some hundred of them."""
     found: dict[str, list[Suppression]] = defaultdict(list)
-    chosen = ", ".join(
-        [
-            "id",
-            *(_text(dialect, column) for column in ("address", "cause", "scope", "reason", "who")),
-            *(epoch_sql(dialect, column) for column in ("until", "updated_at")),
-        ]
-    )
-    marks = ", ".join([_mark(dialect)] * len(addresses))
-    given = [_given(dialect, each) for each in addresses]
-    rows = yield f"SELECT {chosen} FROM email_suppressions WHERE address IN ({marks})", given
-    for id_, *words, until, at in rows:
-        address, cause, scope, reason, who = (_read(dialect, word) for word in words)
-        ends = None if until is None else float(until)
-        each = Suppression(id_, address, SuppressionCause(cause), scope, ends, reason, who, float(at))
-        if each.is_on(now):
-            found[address].append(each)
+    words = ", ".join(_text(dialect, column) for column in ("address", "cause", "scope", "reason", "who"))
+    moments = ", ".join(epoch_sql(dialect, column) for column in ("until", "updated_at"))
+    for part in _parts(sorted(addresses)):
+        marks = ", ".join([_mark(dialect)] * len(part))
+        rows = yield (
+            f"SELECT id, {words}, {moments} FROM email_suppressions WHERE address IN ({marks})",
+            [_given(dialect, each) for each in part],
+        )
+        for id_, *said, until, at in rows:
+            address, cause, scope, reason, who = (_read(dialect, word) for word in said)
+            ends = None if until is None else float(until)
+            each = Suppression(id_, address, SuppressionCause(cause), scope, ends, reason, who, float(at))
+            if each.is_on(now):
+                found[address].append(each)
     return dict(found)
 
 
-def suppress_new(dialect: str, stored: Iterable[Stored], reasons: Mapping[str, str]) -> Script[None]:
-    """Suppresses those of the new sends for which there is a reason."""
-    mine = [(row.id, reasons[row.key]) for row in stored if row.created and row.key in reasons]
-    mark, plain = _mark(dialect), "?" if dialect == SQLITE else "%s"
-    for begin in range(0, len(mine), CHUNK):
-        part = mine[begin : begin + CHUNK]
+def _suppress(dialect: str, reasons: Sequence[tuple[int, str]]) -> Script[None]:
+    plain, mark = "?" if dialect == SQLITE else "%s", _mark(dialect)
+    for part in _parts(reasons):
         cases = " ".join([f"WHEN {plain} THEN {mark}"] * len(part))
         ids = ", ".join([plain] * len(part))
-        parameters: list[Any] = [_SUPPRESSED.value]
-        for id_, reason in part:
-            parameters += [id_, _given(dialect, reason)]
-        parameters += [id_ for id_, _ in part]
+        told = [value for id_, reason in part for value in (id_, _given(dialect, reason))]
         yield (
             f"UPDATE email_sends SET status = {plain}, next_try_at = NULL, last_error = CASE id {cases} END "
             f"WHERE id IN ({ids})",
-            parameters,
+            [_SUPPRESSED.value, *told, *(id_ for id_, _ in part)],
         )
+
+
+def _parts(items: Sequence[T]) -> list[Sequence[T]]:
+    return [items[begin : begin + CHUNK] for begin in range(0, len(items), CHUNK)]
 
 
 def _mark(dialect: str) -> str:
