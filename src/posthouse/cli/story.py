@@ -273,8 +273,7 @@ def _next_of_ended(story: Story, status: Status) -> NextStep:
 
 def _next_of_suppressed(story: Story) -> NextStep:
     recipients = json.loads(story.send["recipients"])
-    text = "nothing; its recipient must not get it. If they may again, say so, and ask for it anew under a new key"
-    return NextStep(text, tuple(remedy(address) for address in recipients))
+    return NextStep("nothing; its recipient must not get it", tuple(map(remedy, recipients)))
 
 
 def _next_of_combined(story: Story) -> NextStep:

@@ -104,6 +104,8 @@ class SmtpRule:
 
     def __post_init__(self) -> None:
         Verdict(self.outcome, self.maybe_accepted)  # raises where the two contradict each other
+        if self.bad_address and (self.outcome, self.subject) != (Outcome.REJECTED, Subject.RECIPIENT):
+            raise ValueError("only a rejection of the recipient can say that the address is bad")
 
     def covers(self, reply: Reply, /) -> bool:
         """Whether every condition fits, whatever earlier rules say."""
