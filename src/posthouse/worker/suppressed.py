@@ -9,8 +9,8 @@ from typing import Final
 from posthouse.content import Content
 from posthouse.core.policy import TypePolicy
 from posthouse.core.suppression import Suppression, stopped
+from posthouse.store.access import StoreAccess
 from posthouse.store.suppressions import Suppressions
-from posthouse.worker.access import StoreAccess
 
 FRESH_S: Final = 0.5
 """An answer counts for so long: a suppression is obeyed within this time."""
