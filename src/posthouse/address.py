@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -84,7 +85,32 @@ class Address:
     @property
     def folded(self) -> str:
         """The form in which addresses are compared and looked up."""
-        return self.email.casefold()
+        return fold(self.email)
+
+
+def fold(email: str) -> str:
+    """The one form in which addresses are compared: case means nothing, and a domain is written as A-labels.
+
+    Strictly case means something before the @ (RFC 5321 section 2.4); no receiver of any size lets it. Takes whatever
+    a provider says, and never raises.
+    """
+    if email.isascii():
+        return email.lower()
+    local, at, domain = email.rpartition("@")
+    return _folded_text(local) + at + _a_labels(domain)
+
+
+def _a_labels(domain: str) -> str:
+    import idna  # large, and hardly an address needs it
+
+    try:
+        return idna.encode(domain, uts46=True).decode("ascii").lower()
+    except idna.IDNAError:
+        return _folded_text(domain)
+
+
+def _folded_text(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 AddressLike = str | Address

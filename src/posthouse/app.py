@@ -34,6 +34,7 @@ from posthouse.core.outcome import Verdict
 from posthouse.core.outlook import Outlook, outlook
 from posthouse.core.pace_policy import PacePolicy, pace_policy
 from posthouse.core.policy import TypePolicy, type_policies
+from posthouse.core.suppression import suppression_policy
 from posthouse.core.switches import Switches
 from posthouse.errors import ConfigError, InvalidEmail
 from posthouse.providers.port import Provider
@@ -97,6 +98,7 @@ class Outbox(outbox.Outbox):
             clock=app.clock,
             new_key=app.new_key,
             caps=app.caps,
+            suppression=suppression_policy(app.config),
         )
         self._app = app
 
@@ -149,7 +151,7 @@ class App:
     @cached_property
     def store(self) -> Store:
         """The store over it."""
-        return Store(self.database)
+        return Store(self.database, suppression_policy(self.config))
 
     def close(self) -> None:
         """Closes the database's connections, where there are any."""

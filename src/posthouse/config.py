@@ -252,6 +252,25 @@ class OutboxSettings(Settings):
         return self
 
 
+class SuppressionSettings(Settings):
+    """`[suppression]`: addresses that must not get mail. They are always held against right before a call."""
+
+    at_enqueue: bool = Field(
+        False,
+        description=(
+            "Whether `enqueue` looks as well: an email that none of its recipients may get is then written as "
+            "`suppressed` at once, for one more statement a call."
+        ),
+    )
+    hard_bounce_for: PositiveDuration | None = Field(
+        None,
+        description=(
+            "How long an address that bounced for good is left in peace, such as `180d`; the next bounce begins it "
+            "anew. Default: for good. Complaints and unsubscriptions never run out."
+        ),
+    )
+
+
 class AlertSettings(Settings):
     """`[alerts]`: how people are told what needs them."""
 
@@ -305,6 +324,7 @@ class Config(Settings):
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
     web: WebSettings = Field(WebSettings(), description="`[web]`.")
     alerts: AlertSettings = Field(AlertSettings(), description="`[alerts]`.")
+    suppression: SuppressionSettings = Field(SuppressionSettings(), description="`[suppression]`.")
     retention: RetentionSettings = Field(RetentionSettings(), description="`[retention]`.")
 
     @property
@@ -419,6 +439,7 @@ def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
         "worker": WorkerSettings,
         "web": WebSettings,
         "alerts": AlertSettings,
+        "suppression": SuppressionSettings,
         "retention": RetentionSettings,
     }
     table = tables.get(str(place[0]), model) if len(place) > 1 else model

@@ -11,6 +11,7 @@ from posthouse.address import Address
 from posthouse.core.cap_policy import CapPolicy
 from posthouse.core.combining import refusal
 from posthouse.core.policy import TypePolicy
+from posthouse.core.suppression import SuppressionPolicy
 from posthouse.email import CheckedEmail, Email
 from posthouse.errors import InvalidEmail
 from posthouse.providers.port import Provider
@@ -19,15 +20,21 @@ from posthouse.store.async_runners import write_through_async
 from posthouse.store.enqueue import NewSend, Stored, insert_sends
 from posthouse.store.runners import write_through
 from posthouse.store.script import Script
+from posthouse.store.suppressed import suppress_new
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What `enqueue` returns. `created` is False when this key's email had been written before."""
+    """What `enqueue` returns. `created` is False when this key's email had been written before.
+
+    `suppressed` says why this call has written it as suppressed: none of its recipients may get it. Empty: it waits to
+    be sent, or was not looked at (`suppression.at_enqueue`).
+    """
 
     id: int
     key: str
     created: bool
+    suppressed: str = ""
 
 
 class Outbox:
@@ -46,6 +53,7 @@ class Outbox:
         clock: Callable[[], float],
         new_key: Callable[[], str],
         caps: CapPolicy | None = None,
+        suppression: SuppressionPolicy | None = None,
     ) -> None:
         self._policies = policies
         self._providers = providers
@@ -53,6 +61,7 @@ class Outbox:
         self._clock = clock
         self._new_key = new_key
         self._admission = Admission(caps or CapPolicy(), clock)
+        self._looks_for_suppressions = suppression is not None and suppression.at_enqueue
 
     def enqueue(self, connection: object, email: Email) -> Enqueued:
         """Writes one email; it exists when the caller's transaction commits, and never existed if it rolls back.
@@ -67,7 +76,7 @@ class Outbox:
     def enqueue_many(self, connection: object, emails: Iterable[Email]) -> list[Enqueued]:
         """Writes several emails in chunks, all or none of them; else like `enqueue`."""
         new = [self._new_send(email) for email in emails]
-        return _enqueued(write_through(connection, self._script(new))) if new else []
+        return write_through(connection, self._script(new)) if new else []
 
     async def enqueue_async(self, connection: object, email: Email) -> Enqueued:
         """Like `enqueue`, for a connection that is awaited.
@@ -80,14 +89,18 @@ class Outbox:
     async def enqueue_many_async(self, connection: object, emails: Iterable[Email]) -> list[Enqueued]:
         """Like `enqueue_many`, for the connections of `enqueue_async`. A cancelled call leaves none of the emails."""
         new = [self._new_send(email) for email in emails]
-        return _enqueued(await write_through_async(connection, self._script(new))) if new else []
+        return await write_through_async(connection, self._script(new)) if new else []
 
-    def _script(self, new: Sequence[NewSend]) -> Callable[[str], Script[list[Stored]]]:
+    def _script(self, new: Sequence[NewSend]) -> Callable[[str], Script[list[Enqueued]]]:
         return partial(self._admit_and_insert, new=new)
 
-    def _admit_and_insert(self, dialect: str, new: Sequence[NewSend]) -> Script[list[Stored]]:
+    def _admit_and_insert(self, dialect: str, new: Sequence[NewSend]) -> Script[list[Enqueued]]:
         yield from self._admission.admit(dialect, new)
-        return (yield from insert_sends(dialect, new, self._clock))
+        stored = yield from insert_sends(dialect, new, self._clock)
+        reasons: Mapping[int, str] = {}
+        if self._looks_for_suppressions:
+            reasons = yield from suppress_new(dialect, new, stored, self._policies, self._clock())
+        return [_enqueued(row, reasons) for row in stored]
 
     def _new_send(self, email: Email) -> NewSend:
         if not isinstance(email, Email):
@@ -133,5 +146,5 @@ def _refuse_what_cannot_be_combined(email: CheckedEmail) -> None:
         raise InvalidEmail(field, f"{reason} (emails of type {email.type!r} are combined)")
 
 
-def _enqueued(stored: Iterable[Stored]) -> list[Enqueued]:
-    return [Enqueued(item.id, item.key, item.created) for item in stored]
+def _enqueued(row: Stored, reasons: Mapping[int, str]) -> Enqueued:
+    return Enqueued(row.id, row.key, row.created, reasons.get(row.id, "") if row.created else "")

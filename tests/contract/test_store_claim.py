@@ -14,6 +14,7 @@ from posthouse.core.lifecycle import Status
 from posthouse.core.reconcile import resent
 from posthouse.core.routing import RoutePlan
 from posthouse.core.settlement import release
+from posthouse.core.suppression import FOR_GOOD
 from posthouse.store.database import Database
 from posthouse.store.queue import Queue, Report
 from posthouse.store.schema import contents, sends
@@ -202,7 +203,7 @@ def test_a_worker_finds_what_it_owns_and_nothing_younger(bench: Bench) -> None:
 @pytest.mark.parametrize("claimers", [2, 8])
 def test_many_claimers_get_every_send_once(bench: Bench, open_another: Callable[[], Database], claimers: int) -> None:
     ids = bench.put(2000)
-    queues = [Queue(open_another()) for _ in range(claimers)]
+    queues = [Queue(open_another(), FOR_GOOD) for _ in range(claimers)]
 
     def claim_all(queue: Queue, worker: int) -> list[int]:
         got: list[int] = []

@@ -183,6 +183,36 @@ def test_a_faulty_rule_is_found(rules: list[SmtpRule], complaint: str) -> None:
 def test_a_rule_that_contradicts_itself_can_not_be_written() -> None:
     with pytest.raises(ValueError):
         rule(outcome=Outcome.UNKNOWN)
+    with pytest.raises(ValueError, match="only a rejection of the recipient"):
+        rule(bad_address=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "bad"),
+    [
+        (550, "5.1.1 <bob@example.com>: Recipient address rejected: User unknown in virtual mailbox table", True),
+        (550, "5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found by SMTP address lookup", True),
+        (550, "5.2.1 The email account that you tried to reach is disabled.", True),
+        (556, "5.1.10 <bob@example.com>: Domain does not accept mail (nullMX)", True),
+        (551, "5.1.6 User has moved to bob@example.net", True),
+        (550, "No such user here", True),
+        (550, "5.2.1 The user you are trying to contact is receiving mail at a rate that prevents more", False),
+        (550, "Requested action not taken: mailbox unavailable", False),
+        (552, "5.2.2 mailbox full", False),
+        (550, "5.7.1 Our policy blocks you", False),
+        (550, "5.7.26 unauthenticated", False),
+        (550, "5.1.4 ambiguous", False),
+        (553, "sender address does not exist", False),
+        (450, "4.1.1 unverified address", False),
+        (452, "4.5.3 too many recipients", False),
+    ],
+)
+def test_only_what_surely_says_that_nothing_arrives_there_makes_an_address_a_bad_one(
+    code: int, text: str, bad: bool
+) -> None:
+    verdict = judge_reply(Reply(Phase.RCPT, code, text), recipient="bob@example.com")
+    assert verdict.bad_addresses == (("bob@example.com",) if bad else ())
+    assert judge_reply(Reply(Phase.RCPT, code, text)).bad_addresses == ()
 
 
 def test_every_code_at_every_step_is_decided() -> None:

@@ -307,6 +307,25 @@ async def test_a_mailbox_that_is_not_there_says_nothing_about_the_route() -> Non
     assert verdict.subject is Subject.RECIPIENT
 
 
+async def test_an_address_is_bad_where_the_server_says_so_of_that_recipient() -> None:
+    refusals: Script = {
+        "rcpt bob@example.com": b"550 5.1.1 no such user\r\n",
+        "rcpt eve@example.com": b"550 5.7.1 policy\r\n",
+    }
+    everybody = (ADA, BOB, Address("eve@example.com"))
+    async with talking(refusals) as (_, provider):
+        assert (await provider.send(message(to=everybody))).bad_addresses == ("bob@example.com",)
+        assert (await provider.send(message(to=everybody[1:]))).bad_addresses == ("bob@example.com",)
+        assert (await provider.send(message(to=(BOB,)))).bad_addresses == ("bob@example.com",)
+        assert (await provider.send(message(to=(ADA,)))).bad_addresses == ()
+
+
+async def test_after_the_final_dot_an_address_is_bad_only_where_it_is_the_only_one() -> None:
+    async with talking({"dot": b"550 5.1.1 no such user\r\n"}) as (_, provider):
+        assert (await provider.send(message(to=(BOB,)))).bad_addresses == ("bob@example.com",)
+        assert (await provider.send(message(to=(ADA, BOB)))).bad_addresses == ()
+
+
 async def test_a_greylisted_recipient_waits_as_long_as_the_server_says() -> None:
     verdict, _ = await sent({"rcpt": b"451 4.7.1 Greylisted, come back in 2 minutes\r\n"})
     assert verdict.retry_after_s == 120

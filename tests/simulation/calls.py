@@ -20,6 +20,7 @@ class Call:
     send_id: int
     recipients: int
     key: str
+    to: tuple[str, ...] = ()  # folded
     ended_at: float = float("inf")
 
 
@@ -39,8 +40,8 @@ class Noting:
         return self._provider.refusals(content)
 
     async def send(self, message: OutgoingMessage) -> Verdict:
-        recipients = len(message.recipients)
-        call = Call(self._now(), self.facts.name, message.send_id, recipients, message.idempotency_key)
+        to = tuple(each.folded for each in message.recipients)
+        call = Call(self._now(), self.facts.name, message.send_id, len(to), message.idempotency_key, to)
         self._calls.append(call)
         try:
             return await self._provider.send(message)

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from posthouse.address import fold
 from posthouse.core.delivery import Delivery, delivery
 from posthouse.core.events import Event, EventKind
 from posthouse.core.lanes import TURNS, group_of, service_of
@@ -29,7 +30,7 @@ from tests.simulation.notices import TYPE as NOTICE
 from tests.simulation.routes import confuses_recipients
 from tests.simulation.world import EPOCH, World
 
-_ENDED = {"accepted", "failed", "expired", "cancelled", "combined"}
+_ENDED = {"accepted", "failed", "expired", "cancelled", "combined", "suppressed"}
 
 SLOWEST_FAULT_S = 10.0
 """So long after its call has given up something may be accepted at the latest."""
@@ -107,6 +108,7 @@ def what_is_called_accepted_was(world: World) -> None:
 
 def only_what_nobody_can_say_is_held(world: World) -> None:
     """I1: a person is asked only where no replay and no look-up could tell, or where each came too late or in vain."""
+    suppressed = {each.address for each in world.people.suppressed} | _complained(world)
     found = rows(world)
     for key, row in found.items():
         if row.status != Status.UNKNOWN:
@@ -114,10 +116,11 @@ def only_what_nobody_can_say_is_held(world: World) -> None:
         assert row.route in world.natures, f"{key} is held, and nobody knows which route may have accepted it"
         nature = world.natures[row.route]
         told_no = "may have been accepted, and the latest was not" in (row.last_error or "")
+        stopped = suppressed & {fold(to) for to in json.loads(row.recipients)}
         late = row.expires_at < (world.quiet_at_s or 0.0) + EPOCH
         in_vain = world.store.ledger.story(key).attempts[-1]["code"] == "look_up_unsure"
         could_tell = nature.key or (nature.look_up and not in_vain)
-        assert told_no or late or not could_tell, f"{key} is held although {row.route} could tell"
+        assert told_no or stopped or late or not could_tell, f"{key} is held although {row.route} could tell"
 
 
 def nothing_is_doubled_silently(world: World) -> None:
@@ -336,6 +339,39 @@ def nothing_begins_while_it_is_closed(world: World) -> None:
                 )
 
 
+def nothing_begins_to_whom_must_not_get_it(world: World) -> None:
+    """I3: from a second after an address was suppressed until that is taken back, by no call and no replay."""
+    types = {row.id: row.type for row in rows(world).values()}
+    for one in world.people.suppressed if not world.suspended else ():
+        for call in world.calls:
+            if one.since + OBEYED_WITHIN_S < call.at < one.until:
+                category = world.policies[types[call.send_id]].category
+                assert not one.concerns(category, call.to), (
+                    f"{one.address} was suppressed at {one.since - EPOCH:.2f} ({one.cause}), "
+                    f"and a call on {call.route} to it began at {call.at - EPOCH:.2f}"
+                )
+
+
+def only_who_must_not_get_it_is_left_out(world: World) -> None:
+    """Suppressed is only what is to an address that was, at some time, and for mail of that category."""
+    complained = _complained(world)
+    for key, row in rows(world).items():
+        if row.status == Status.SUPPRESSED:
+            category = world.policies[row.type].category
+            for recipient in json.loads(row.recipients):
+                told = any(one.concerns(category, {fold(recipient)}) for one in world.people.suppressed)
+                assert told or fold(recipient) in complained, (
+                    f"{key} is suppressed, and nobody has suppressed {recipient}"
+                )
+
+
+def _complained(world: World) -> set[str]:
+    """The addresses that a provider says have complained."""
+    with world.store.database.read() as connection:
+        query = select(events.c.recipient).where(events.c.kind == EventKind.COMPLAINED.value)
+        return set(connection.scalars(query))
+
+
 def what_is_opened_comes_back_slowly(world: World) -> None:
     """No provider gets all at once that waited behind a switch: in the first 10 s at most 20 calls a second."""
     lanes = {row.id: row.lane for row in rows(world).values()}
@@ -532,6 +568,8 @@ ALL = (
     nothing_is_doubled_silently,
     nothing_is_sent_too_late,
     nothing_begins_while_it_is_closed,
+    nothing_begins_to_whom_must_not_get_it,
+    only_who_must_not_get_it_is_left_out,
     what_is_opened_comes_back_slowly,
     only_calls_cost_attempts,
     events_count_once_in_any_order,

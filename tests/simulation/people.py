@@ -1,16 +1,19 @@
-"""What people do while mail goes out: they cancel, pause and resume, and take routes out of use."""
+"""What people do while mail goes out: they cancel, pause and resume, suppress, and take routes out of use."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from posthouse.address import fold
 from posthouse.core.intervention import cancel
 from posthouse.core.lanes import group_of, service_of, type_of
+from posthouse.core.policy import Category
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
+from posthouse.core.suppression import STOPS, Suppress, SuppressionCause
 from posthouse.core.switches import Scope, Switch
 from posthouse.errors import NotPossible
 from posthouse.store.store import Store
@@ -38,14 +41,30 @@ class Closing:
         return mine[self.scope] == self.value
 
 
+@dataclass
+class Suppressed:
+    """An address that must not get mail any more, from when until when."""
+
+    address: str  # folded
+    cause: SuppressionCause
+    since: float
+    until: float = math.inf  # inf: nobody has taken it back
+
+    def concerns(self, category: Category, to: Collection[str]) -> bool:
+        """Whether a call with mail of this category is to somebody who must not get it."""
+        return self.address in to and category in STOPS[self.cause].categories
+
+
 class People:
-    """Draws what they do; `closings` tells of all that they have closed, `cancelled` of what they have cancelled."""
+    """Draws what they do; `closings` tells of all that they have closed, `cancelled` of what they have cancelled,
+    `suppressed` of all whom they have suppressed."""
 
     def __init__(
         self, store: Store, chance: random.Random, now: Callable[[], float], tell: Callable[[str], None]
     ) -> None:
         self.closings: list[Closing] = []
         self.cancelled: dict[str, float] = {}
+        self.suppressed: list[Suppressed] = []
         self._store = store
         self._chance = chance
         self._now = now
@@ -75,6 +94,44 @@ class People:
             return
         self._tell(f"{key} is cancelled: {status}")
         self.cancelled[key] = self._now()
+
+    async def suppress_some(
+        self,
+        preferred: Callable[[], list[str]],
+        others: Callable[[], list[str]],
+        pause_max_s: float,
+        chance: random.Random,
+    ) -> None:
+        """Somebody suppresses some who get mail, and takes some of that back; in every other world. The `preferred` as
+        soon as there are some."""
+        for _ in range(chance.choice([0, chance.randint(1, 12)])):
+            seconds = chance.uniform(0, pause_max_s)
+            while seconds > 0 and not (known := self._not_yet(preferred())):
+                await asyncio.sleep(min(seconds, 1.0))
+                seconds -= 1.0
+            standing = [each for each in self.suppressed if each.until == math.inf]
+            if standing and chance.random() < 0.2:
+                self._unsuppress(chance.choice(standing))
+            elif known := known or self._not_yet(others()):
+                self._suppress(fold(chance.choice(known)), chance.choice(list(SuppressionCause)))
+
+    def _not_yet(self, addresses: Sequence[str]) -> list[str]:
+        """Those whom nobody has suppressed before."""
+        before = {each.address for each in self.suppressed}
+        return [address for address in addresses if fold(address) not in before]
+
+    def _suppress(self, address: str, cause: SuppressionCause) -> None:
+        now = self._now()
+        self._store.suppressions.add([Suppress(address, cause, who="somebody")], now)
+        self.suppressed.append(Suppressed(address, cause, now))
+        self._tell(f"{address} is suppressed, {cause}")
+
+    def _unsuppress(self, one: Suppressed) -> None:
+        self._store.suppressions.remove(one.address, who="somebody", now=self._now(), cause=one.cause)
+        for each in self.suppressed:
+            if (each.address, each.cause) == (one.address, one.cause):
+                each.until = min(each.until, self._now())
+        self._tell(f"{one.address} is suppressed no more, {one.cause}")
 
     async def close_some(self, things: list[tuple[Scope, str]], pause_max_s: float) -> None:
         """Somebody closes this and that, with an end or without one, and opens some of it again."""

@@ -15,12 +15,14 @@ from functools import partial
 
 import pytest
 
+from posthouse.content import Content
 from posthouse.core.delivery import Delivery, delivery
 from posthouse.core.lanes import DueLane, Share, share
 from posthouse.core.outcome import Verdict
 from posthouse.core.policy import Priority
 from posthouse.core.sends import Change, SendState
 from posthouse.core.settlement import release
+from posthouse.core.suppression import Suppression, SuppressionCause
 from posthouse.providers.port import OutgoingMessage
 from posthouse.store import events as store_events
 from posthouse.store.taking import ClaimedSend
@@ -29,6 +31,7 @@ from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Leave, Pace
 from posthouse.worker.places import Places
 from posthouse.worker.starter import Starter
+from posthouse.worker.suppressed import SuppressionCheck
 from tests.simulation import invariants
 from tests.simulation.calls import Noting
 from tests.simulation.routes import draw_natures
@@ -90,6 +93,15 @@ def spending(send: SendState, again_at: float) -> Change | None:
     return change and replace(change, spends_attempt=True)
 
 
+async def stops_nobody(_self: SuppressionCheck, _type: str, _content: Content) -> dict[str, Suppression]:
+    return {}
+
+
+async def stops_everybody(_self: SuppressionCheck, _type: str, content: Content) -> dict[str, Suppression]:
+    why = Suppression(0, "", SuppressionCause.MANUAL, "", None, "", "", 0.0)
+    return {each.email: why for each in content.recipients}
+
+
 async def unseen(self: Noting, message: OutgoingMessage) -> Verdict:
     return await self._provider.send(message)
 
@@ -131,6 +143,12 @@ BROKEN = {
     ),
     "switches close nothing": Broken(
         invariants.nothing_begins_while_it_is_closed, Gates, "closing", lambda *_: None, 6
+    ),
+    "suppressions are not asked for": Broken(
+        invariants.nothing_begins_to_whom_must_not_get_it, SuppressionCheck, "stopped", stops_nobody, 0
+    ),
+    "everybody is suppressed": Broken(
+        invariants.only_who_must_not_get_it_is_left_out, SuppressionCheck, "stopped", stops_everybody, 0
     ),
     "all comes back at once": Broken(
         invariants.what_is_opened_comes_back_slowly, Gates, "pace", lambda *_: [], 31, WIDE_OPEN

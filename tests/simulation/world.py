@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 from posthouse.address import Address
 from posthouse.config import Config, parse_config
 from posthouse.core.lanes import lane_name
+from posthouse.core.lifecycle import Status
 from posthouse.core.mailbox_groups import OTHER, mailbox_group
 from posthouse.core.pace_policy import pace_policy
 from posthouse.core.policy import Priority, TypePolicy, type_policies
@@ -378,8 +380,24 @@ class Simulation:
         things += [(Scope.ROUTE, name) for name in world.natures]
         async with asyncio.TaskGroup() as doing:
             doing.create_task(world.people.cancel_some(self._committed, world.faults_until_s / 5))
+            whims = random.Random(
+                f"suppressions {self._seed}"
+            )  # of their own: all else is as it was drawn without them
+            doing.create_task(
+                world.people.suppress_some(self._about_to_get_it, self._getting_mail, world.faults_until_s / 6, whims)
+            )
             if world.gated and not (world.crowded and self._chance.random() < 0.5):
                 doing.create_task(world.people.close_some(things, world.faults_until_s / 8))
+
+    def _about_to_get_it(self) -> list[str]:
+        """Those of whom nobody knows whether they have got it, and to whom a replay may begin."""
+        unknown = self.world.store.ledger.find([], Status.UNKNOWN, 1000)
+        replayed = [row for row in unknown if row["next_try_at"] is not None and self.world.natures[row["route"]].key]
+        return _recipients(replayed)
+
+    def _getting_mail(self) -> list[str]:
+        ledger = self.world.store.ledger
+        return _recipients(ledger.find([], Status.PENDING, 1000) or ledger.find([], None, 1000))
 
     def _committed(self) -> list[str]:
         return [key for key, asked in self.world.asked.items() if asked.committed]
@@ -460,6 +478,10 @@ class Simulation:
         counts = ledger.open_counts()
         moving = counts["waiting"] + counts["pending"] + counts["sending"] + counts["unknown"] - ledger.held_unknown()
         return moving == 0
+
+
+def _recipients(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [to for row in found for to in json.loads(row["recipients"])]
 
 
 async def _no_connection(*_: object, **__: object) -> NoReturn:

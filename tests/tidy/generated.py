@@ -29,18 +29,22 @@ from posthouse.config import (
     RouteSettings,
     ServiceSettings,
     Settings,
+    SuppressionSettings,
     TypeSettings,
     WarmUpSettings,
     WebSettings,
     WorkerSettings,
 )
 from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
+from posthouse.core.policy import Category
+from posthouse.core.suppression import AFTER_BOUNCE, STOPS, Stops, SuppressionCause
 from posthouse.providers.registry import PROVIDERS
 from posthouse.setting_values import SecretValue, SenderValue, parse_duration, parse_rate, parse_size
 from tests.tidy.sources import ROOT
 
 CONFIGURATION: Final = ROOT / "docs" / "configuration.md"
 ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
+SUPPRESSION: Final = ROOT / "docs" / "suppression.md"
 
 EXAMPLE: Final = """\
 database = "sqlite:///posthouse.db"
@@ -142,6 +146,11 @@ def sections() -> list[Section]:
             "One table for each mailbox that [bounces come to](returned-mail.md), read by `posthouse bounce`.",
         ),
         Section("`[outbox]`", OutboxSettings, "What may wait. See [caps](operations.md#caps)."),
+        Section(
+            "`[suppression]`",
+            SuppressionSettings,
+            "Addresses that must not get mail. [How it works](suppression.md).",
+        ),
         Section("`[alerts]`", AlertSettings, "How people are told what needs them."),
         Section("`[worker]`", WorkerSettings, "How worker processes behave. Most installations need none of these."),
         Section("`[web]`", WebSettings, "Where `posthouse serve` listens. See [webhooks](webhooks.md)."),
@@ -266,6 +275,30 @@ def _comments(enum: type[StrEnum]) -> dict[str, str]:
     return dict(re.findall(r'^    [A-Z_]+ = "([a-z_-]+)"  # (.+)$', inspect.getsource(enum), re.MULTILINE))
 
 
+# Suppression.
+
+
+def stops() -> str:
+    """Which cause stops what."""
+    head = ["", f"| Cause | {' | '.join(Category)} | Why |", f"|{'---|' * (len(Category) + 2)}"]
+    return "\n".join([*head, *(_stops_row(cause, each) for cause, each in STOPS.items()), ""])
+
+
+def _stops_row(cause: SuppressionCause, each: Stops) -> str:
+    cells = ("stopped" if category in each.categories else "goes out" for category in Category)
+    return f"| `{cause}` | {' | '.join(cells)} | {each.why} |"
+
+
+def bounces() -> str:
+    """What a bounce does to its address."""
+    head = ["", "| Why it bounced | called hard | else | Reason |", "|---|---|---|---|"]
+    rows = (
+        f"| `{cause or '(not said)'}` | {each.hard} | {each.soft} | {each.why} |"
+        for cause, each in AFTER_BOUNCE.items()
+    )
+    return "\n".join([*head, *rows, ""])
+
+
 def replaced(text: str, name: str, part: str) -> str:
     """`text` with what stands between the markers of `name` replaced. Raises ValueError where there are none."""
     begin, end = f"<!-- generated: {name} -->", f"<!-- end: {name} -->"
@@ -278,8 +311,12 @@ def replaced(text: str, name: str, part: str) -> str:
 
 def generated() -> dict[Path, str]:
     """Every file with generated parts, as it should be."""
-    architecture = ARCHITECTURE.read_text(encoding="utf-8")
-    return {CONFIGURATION: configuration(), ARCHITECTURE: replaced(architecture, "lifecycle", lifecycle())}
+    architecture, suppression = (path.read_text(encoding="utf-8") for path in (ARCHITECTURE, SUPPRESSION))
+    return {
+        CONFIGURATION: configuration(),
+        ARCHITECTURE: replaced(architecture, "lifecycle", lifecycle()),
+        SUPPRESSION: replaced(replaced(suppression, "stops", stops()), "bounces", bounces()),
+    }
 
 
 def main(arguments: list[str]) -> int:

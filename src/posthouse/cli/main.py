@@ -35,9 +35,11 @@ MODULES: Final = {
         "reconcile": "reconcile",
         "pause": "pause",
         "resume": "pause",
+        "suppress": "suppression",
+        "unsuppress": "suppression",
         "route": "route",
     },
-    ASK: {"status": "status", "find": "find", "show": "show", "plan": "plan"},
+    ASK: {"status": "status", "find": "find", "show": "show", "plan": "plan", "suppressions": "suppression"},
 }
 """The module of each command, which has it by its own name; in the panels and the order in which help shows them."""
 

@@ -20,6 +20,7 @@ from posthouse.core.policy import RouteFacts, TypePolicy
 from posthouse.core.reconcile import Resolver, plan
 from posthouse.core.routing import RouteHealth
 from posthouse.core.sends import SendState, Via
+from posthouse.core.suppression import remedy
 from posthouse.core.switches import Switch
 from posthouse.store.ledger import Story
 
@@ -273,10 +274,15 @@ def _next_of_ended(story: Story, status: Status) -> NextStep:
     if status is Status.ACCEPTED:
         return NextStep(f"nothing; {IT_IS[Delivery(story.send['delivery'])]}")
     if status is Status.SUPPRESSED:
-        return NextStep("nothing; its recipient must not get it")
+        return _next_of_suppressed(story)
     if story.body is None:
         return NextStep("nothing; its content is no longer kept, so it can't be sent again")
     return NextStep("nothing by itself; it can be given another life", (command("retry", key),))
+
+
+def _next_of_suppressed(story: Story) -> NextStep:
+    recipients = json.loads(story.send["recipients"])
+    return NextStep("nothing; its recipient must not get it", tuple(map(remedy, recipients)))
 
 
 def _next_of_combined(story: Story) -> NextStep:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from posthouse.address import fold
 from posthouse.core.lifecycle import Status
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import TypePolicy
@@ -69,7 +70,7 @@ class Event:
     def identity(self, route: str) -> tuple[str, ...]:
         """The same for what tells the same: who sends an event again may give it another id."""
         about = self.key or self.message_id or ""
-        return (route, self.kind, about, self.recipient.casefold(), f"{self.at:.3f}", self.url)
+        return (route, self.kind, about, fold(self.recipient), f"{self.at:.3f}", self.url)
 
 
 _SPEAK_FOR_THEMSELVES: Final = frozenset({Status.ACCEPTED, Status.WAITING, Status.SENDING})

@@ -61,7 +61,10 @@ def retry(send: SendState, now: float) -> Intervention:
         Status.SENDING: UNDER_WAY,
         Status.UNKNOWN: UNRESOLVED,
         Status.WAITING: "it waits for another email to be accepted",
-        Status.SUPPRESSED: "its recipient must not get it",
+        Status.SUPPRESSED: (
+            "its recipient must not get it (posthouse show says why); if they may again, say so with posthouse "
+            "unsuppress, and ask for the email anew under a new key"
+        ),
         Status.COMBINED: COMBINED,
     }
     raise NotPossible(f"it can't be tried again: {reasons[send.status]}")

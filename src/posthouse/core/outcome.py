@@ -47,6 +47,9 @@ class Verdict:
     rule: str = ""  # the name of the rule that decided
     raw: str | None = None  # the answer's beginning, for `posthouse show`
     remainders: tuple[Remainder, ...] = ()  # of an acceptance for some of the recipients: the others
+    bad_addresses: tuple[
+        str, ...
+    ] = ()  # recipients, as the email has them, of whom it says: nothing ever arrives there
 
     def __post_init__(self) -> None:
         certain = self.outcome in (Outcome.THROTTLED, Outcome.REJECTED, Outcome.MISCONFIGURED)

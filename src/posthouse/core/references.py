@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from posthouse.address import fold
 from posthouse.core.events import Event
 
 
@@ -30,10 +31,10 @@ def its_send(event: Event, candidates: Sequence[Candidate]) -> Candidate | None:
     theirs = [one for one in candidates if event.message_id is not None and one.message_id == event.message_id]
     if len(theirs) == 1:
         return theirs[0]
-    named = [one for one in theirs if event.recipient.casefold() in one.recipients]
+    named = [one for one in theirs if fold(event.recipient) in one.recipients]
     return named[0] if len(named) == 1 else None
 
 
 def is_main(event: Event, recipients: Sequence[str]) -> bool:
     """Whether the event is about the recipient whose fate is the send's own `delivery`: the first one."""
-    return len(recipients) == 1 or not event.recipient or event.recipient.casefold() == recipients[0]
+    return len(recipients) == 1 or not event.recipient or fold(event.recipient) == recipients[0]

@@ -64,12 +64,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Recipients who get a send of their own, because the provider took the message for the others only."""
+    """Recipients who get a send of their own: the provider took the message for the others only, or they must not get
+    it."""
 
     addresses: tuple[str, ...]
-    message_id: str  # the message's own, which the new send keeps
-    attempt: Attempt  # the call as it was for them: the new send's first
-    change: Change  # what that attempt makes of the new send
+    message_id: str | None  # the message's own, which the new send keeps; None: it has none yet
+    attempt: Attempt | None  # the call as it was for them, the new send's first; None: there was none
+    change: Change  # what that makes of the new send
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from posthouse.core.lifecycle import TERMINAL, Happening, Status, after
+from posthouse.core.lifecycle import TERMINAL, Happening, Status, after, sources
 from posthouse.core.outcome import Outcome, Subject, Verdict
 from posthouse.core.policy import REPLAY_BACKOFF, Category, Failover, TypePolicy
 from posthouse.core.retry import asked_wait_s
@@ -204,6 +204,16 @@ def end_life(send: SendState) -> Change | None:
             keep_open=True,
         )
     return _change(send, H.LIFE_ENDED, None)
+
+
+def suppress(send: SendState, reason: str) -> Change | None:
+    """Nobody may get it: suppressed, or held where an earlier call may have been accepted."""
+    if send.status not in sources(H.SUPPRESSED):
+        return None
+    if send.unresolved:
+        text = f"{reason}; and nobody knows whether an earlier attempt was accepted"
+        return _change(send, H.LEFT_UNRESOLVED, None, last_error=text, keep_open=True)
+    return _change(send, H.SUPPRESSED, None, last_error=reason)
 
 
 def revive(send: SendState, reason: str, now: float) -> Change | None:

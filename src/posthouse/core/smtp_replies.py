@@ -96,6 +96,7 @@ class SmtpRule:
     maybe_accepted: bool = False
     spends_attempt: bool = True
     subject: Subject = Subject.MESSAGE
+    bad_address: bool = False  # it says that nothing ever arrives at the recipient's address
     wait_s: float | None = None  # before the next try, where the reply names no time itself
     source: str  # where the rule comes from
     matches: tuple[Reply, ...]
@@ -103,6 +104,8 @@ class SmtpRule:
 
     def __post_init__(self) -> None:
         Verdict(self.outcome, self.maybe_accepted)  # raises where the two contradict each other
+        if self.bad_address and (self.outcome, self.subject) != (Outcome.REJECTED, Subject.RECIPIENT):
+            raise ValueError("only a rejection of the recipient can say that the address is bad")
 
     def covers(self, reply: Reply, /) -> bool:
         """Whether every condition fits, whatever earlier rules say."""

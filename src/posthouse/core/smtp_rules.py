@@ -33,8 +33,11 @@ _QUEUED_AS = re.compile(
 """Postfix, Exim, Sendmail and Exchange; at last a lone word with a digit, as SES says it."""
 
 
-def judge_reply(reply: Reply, *, secrets: Iterable[str] = ()) -> Verdict:
-    """The verdict on a reply. An accepted one carries the id under which the server says it has the message."""
+def judge_reply(reply: Reply, *, secrets: Iterable[str] = (), recipient: str | None = None) -> Verdict:
+    """The verdict on a reply. An accepted one carries the id under which the server says it has the message.
+
+    `recipient` is the one whom it is about, where it is about one.
+    """
     rule = decide_reply(reply)
     secrets = tuple(secrets)
     accepted = rule.outcome is Outcome.ACCEPTED
@@ -51,6 +54,7 @@ def judge_reply(reply: Reply, *, secrets: Iterable[str] = ()) -> Verdict:
         retry_after_s=None if accepted else _named_wait_s(reply.text) or rule.wait_s,
         rule=rule.name,
         raw=None if accepted else raw_of(f"{reply.code:03d} {reply.text}", secrets),
+        bad_addresses=(recipient,) if rule.bad_address and recipient is not None else (),
     )
 
 
@@ -95,7 +99,11 @@ def all_refused(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
     One that may work later keeps the send alive for all: the others are refused once more, and nobody gets it twice.
     """
     gravest = min(verdicts, key=lambda pair: _GRAVEST_FIRST.index(pair[1].outcome))[1]
-    return gravest if len(verdicts) == 1 else replace(gravest, text=one_line(_each(verdicts)))
+    return (
+        gravest
+        if len(verdicts) == 1
+        else replace(gravest, text=one_line(_each(verdicts)), bad_addresses=_bad_addresses(verdicts))
+    )
 
 
 def partly_accepted(accepted: Verdict, refused: Sequence[tuple[str, Verdict]], message_id: str) -> Verdict:
@@ -109,11 +117,16 @@ def partly_accepted(accepted: Verdict, refused: Sequence[tuple[str, Verdict]], m
         text=one_line(f"{len(refused)} refused: {_each(refused)}"),
         rule="partly accepted",
         raw=raw_of("\n".join(f"{address}: {verdict.raw}" for address, verdict in refused)),
+        bad_addresses=_bad_addresses(refused),
         remainders=tuple(
             Remainder(tuple(address for address, _ in group), all_refused(group), message_id)
             for group in alike.values()
         ),
     )
+
+
+def _bad_addresses(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[str, ...]:
+    return tuple(address for _, verdict in verdicts for address in verdict.bad_addresses)
 
 
 def _each(verdicts: Sequence[tuple[str, Verdict]]) -> str:

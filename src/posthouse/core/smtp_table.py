@@ -65,9 +65,15 @@ _OUR_SENDER: Final = (
     r"|(?:your account|sending)\b.{0,40}\b(?:suspended|disabled|paused|blocked|deactivated)"
 )
 _NO_MAILBOX: Final = (
-    r"(?:no such|unknown|invalid|non-?existent) (?:user|recipient|mailbox|address|account|local)"
-    r"|(?:user|recipient|mailbox|address|account)\b.{0,60}?"
-    r"\b(?:unknown|not found|(?:does not|doesn't|not) exist|invalid|inactive|suppressed|unavailable)\b"
+    r"(?:no such|unknown|non-?existent) (?:user|recipient|mailbox|account|local)"
+    r"|(?:user|recipient|mailbox|account)\b.{0,60}?"
+    r"\b(?:unknown|not found|(?:does not|doesn't|not) exist)\b"
+    r"|(?:mailbox|account)\b.{0,40}?\b(?:disabled|deactivated)\b"
+)
+_NOT_THERE: Final = (
+    r"(?:no such|unknown|non-?existent) address|invalid (?:user|recipient|mailbox|address|account|local)"
+    r"|address\b.{0,60}?\b(?:unknown|not found|(?:does not|doesn't|not) exist)\b"
+    r"|(?:user|recipient|mailbox|address|account)\b.{0,60}?\b(?:invalid|inactive|suppressed|unavailable)\b"
 )
 _POLICY: Final = (
     r"spam|blocked|block[ -]?list|blacklist|spamhaus|policy|reputation|prohibited|content (?:rejected|denied)"
@@ -514,11 +520,12 @@ REFUSAL_RULES: Final = (
         phases={Phase.RCPT, Phase.DOT},
         codes=_5YZ,
         scopes={Scope.RECIPIENT},
-        status=re.compile(r"1\.(?:[012346]|10)|2\.[01]|4\.[14]"),
+        status=re.compile(r"1\.(?:[1236]|10)"),
         says=said(_NO_MAILBOX),
         outcome=Outcome.REJECTED,
         subject=Subject.RECIPIENT,
-        source="RFC 3463 X.1.1 to X.1.6 and X.2.1, RFC 7505 X.1.10",
+        bad_address=True,
+        source="RFC 3463 X.1.1 to X.1.3 and X.1.6, RFC 7505 X.1.10",
         matches=(
             _NO_USER,
             Reply(Phase.RCPT, 556, "5.1.10 the domain takes no mail"),
@@ -526,7 +533,30 @@ REFUSAL_RULES: Final = (
             Reply(Phase.RCPT, 553, "User unknown"),
             Reply(Phase.DOT, 550, "5.1.1 no such user"),
         ),
-        not_matches=(Reply(Phase.DOT, 550, "5.1.1 no such user", alone=False), Reply(Phase.RCPT, 550, "5.7.1")),
+        not_matches=(
+            Reply(Phase.DOT, 550, "5.1.1 no such user", alone=False),
+            Reply(Phase.RCPT, 550, "5.7.1"),
+            Reply(Phase.RCPT, 550, "5.2.1 The user you are trying to contact is receiving mail at a rate …"),
+            Reply(Phase.RCPT, 550, "Requested action not taken: mailbox unavailable"),
+        ),
+    ),
+    SmtpRule(
+        name="the mailbox takes nothing",
+        # It fails, and the address stays: a gateway says the same for a moment, or for reasons of its own.
+        phases={Phase.RCPT, Phase.DOT},
+        codes=_5YZ,
+        scopes={Scope.RECIPIENT},
+        status=re.compile(r"1\.[04]|2\.[01]|4\.[14]"),
+        says=said(_NOT_THERE),
+        outcome=Outcome.REJECTED,
+        subject=Subject.RECIPIENT,
+        source="RFC 3463 X.1.0, X.1.4, X.2.0, X.2.1, X.4.1 and X.4.4; RFC 5321 section 4.2.3, whose text for 550 it is",
+        matches=(
+            Reply(Phase.RCPT, 550, "Requested action not taken: mailbox unavailable"),
+            Reply(Phase.RCPT, 550, "5.4.4 no route"),
+            Reply(Phase.RCPT, 550, "5.2.1 not now"),
+        ),
+        not_matches=(_NO_USER, Reply(Phase.RCPT, 550, "5.7.1")),
     ),
     SmtpRule(
         name="a policy blocks the message",

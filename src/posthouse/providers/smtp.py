@@ -81,7 +81,7 @@ class SmtpProvider:
             except _FoundClosed:
                 return await self._attempt(message, mail, deadline, fresh=True)
         except Refused as stop:
-            verdict = self._verdict(stop)
+            verdict = self._verdict(stop, message)
             if stop.reply.phase is Phase.AUTH and verdict.outcome is Outcome.MISCONFIGURED:
                 self._pool.retire()  # whoever was let in under it is not to be relied on either
             return verdict
@@ -193,16 +193,22 @@ class SmtpProvider:
     def _outcome(self, transmitted: Transmitted, message: OutgoingMessage) -> Verdict:
         secrets = self._credential.secrets
         given = {ascii_domain(address): address.email for address in message.recipients}
-        refused = [(given[who], judge_reply(reply, secrets=secrets)) for who, reply in transmitted.refused]
+        refused = [
+            (given[who], judge_reply(reply, secrets=secrets, recipient=given[who]))
+            for who, reply in transmitted.refused
+        ]
         if transmitted.final is None:
             return all_refused(refused)
         accepted = judge_reply(transmitted.final, secrets=secrets)
         return partly_accepted(accepted, refused, message_id_of(message)) if refused else accepted
 
-    def _verdict(self, stop: Refused | Broken) -> Verdict:
+    def _verdict(self, stop: Refused | Broken, message: OutgoingMessage | None = None) -> Verdict:
         secrets = self._credential.secrets
         if isinstance(stop, Refused):
-            return judge_reply(stop.reply, secrets=secrets)
+            alone = message is not None and len(message.recipients) == 1
+            return judge_reply(
+                stop.reply, secrets=secrets, recipient=message.recipients[0].email if message and alone else None
+            )
         return judge_fault(stop.fault, str(stop), secrets=secrets)
 
 

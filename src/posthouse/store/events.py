@@ -15,12 +15,14 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, TextClause, literal, select, text
 
+from posthouse.address import fold
 from posthouse.core.delivery import Delivery, delivery
 from posthouse.core.events import Cause, Event, EventKind, resolve
 from posthouse.core.lifecycle import Status
 from posthouse.core.policy import TypePolicy
 from posthouse.core.references import Candidate, is_main, its_send
 from posthouse.core.sends import SendState
+from posthouse.core.suppression import About, SuppressionPolicy, what_follows
 from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, Database
 from posthouse.store.rows import SWEEP_ROWS, Step, apply, lock, locking, record, state_of, state_query, storable
@@ -34,6 +36,7 @@ from posthouse.store.schema import (
     sends,
     status_is,
 )
+from posthouse.store.suppressions import write_suppressions
 
 JOIN_FIRST_S: Final = 2.0
 """News may come before the answer to the call is written: its send is looked for again so soon."""
@@ -58,8 +61,9 @@ class Stored:
 class Events:
     """`email_events` and what they change. `policies` are the types', by name."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, suppression: SuppressionPolicy) -> None:
         self._database = database
+        self._suppression = suppression
 
     def store(self, route: str, news: Sequence[Event], policies: Mapping[str, TypePolicy], now: float) -> Stored:
         """Keeps the news that came in on a route and applies what is new of it. All of it, or an exception."""
@@ -143,7 +147,21 @@ class Events:
         apply(connection, steps, now)
         _note(connection, by_send)
         _mark(connection, by_send, homeless, now)
+        known = [
+            (piece, _about(states.get(id_), whose, policies)) for id_, told in by_send.items() for piece, whose in told
+        ]
+        self._suppress(connection, [*known, *((piece, About()) for piece in homeless)], now)
         return Stored(len(news), sum(map(len, by_send.values())), len(steps))
+
+    def _suppress(self, connection: Connection, news: Iterable[tuple[_News, About]], now: float) -> None:
+        """What the news says against addresses. Only when it is heard first, with what is known of its send then: what
+        a person has taken back since stays so."""
+        fresh = [(piece, about) for piece, about in news if piece.received_at is None]
+        wishes = [
+            what_follows(piece.event, about, self._suppression, piece.route, now, piece.digest)
+            for piece, about in fresh
+        ]
+        write_suppressions(connection, [wish for wish in wishes if wish is not None], now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +172,14 @@ class _News:
     digest: str
     event: Event
     received_at: float | None = None
+
+
+def _about(state: SendState | None, candidate: Candidate, policies: Mapping[str, TypePolicy]) -> About:
+    """The send that news is about."""
+    if state is None:
+        return About(recipients=candidate.recipients)
+    policy = policies.get(state.type)
+    return About(state.type, policy.category if policy else None, candidate.recipients)
 
 
 def _steps(state: SendState, news: Iterable[_News], policies: Mapping[str, TypePolicy], now: float) -> list[Step]:
@@ -224,7 +250,7 @@ def _row(route: str, digest: str, event: Event, now: float) -> tuple[Any, ...]:
         storable(event.provider_event_id, ID_CHARS_MAX),
         storable(event.key, ID_CHARS_MAX),
         storable(event.message_id, ID_CHARS_MAX),
-        storable(event.recipient.casefold(), ADDRESS_CHARS),
+        storable(fold(event.recipient), ADDRESS_CHARS),
         event.kind.value,
         event.cause.value,
         event.hard,
@@ -265,7 +291,7 @@ def _sends_of(connection: Connection, news: Iterable[Event]) -> list[Candidate]:
     for column, names in ((sends.c.idempotency_key, keys), (sends.c.message_id, message_ids)):
         if names := names - {None}:
             for id_, key, message_id, recipients in connection.execute(_CANDIDATE.where(column.in_(names))):
-                folded = tuple(address.casefold() for address in json.loads(recipients))
+                folded = tuple(map(fold, json.loads(recipients)))
                 found[id_] = Candidate(id_, key, message_id, folded)
     return [*found.values()]
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, extract, func, literal, or_, select
 
+from posthouse.address import fold
 from posthouse.config import CANARY_TYPES
 from posthouse.core.canary import Sent
 from posthouse.core.lifecycle import OPEN, Status
@@ -291,7 +292,7 @@ def _find_query(conditions: Sequence[ColumnElement[bool]], limit: int) -> Select
 
 
 def _exactly(word: str) -> ColumnElement[bool]:
-    options = [sends.c.dedupe_key == word, sends.c.to_address == word.casefold(), sends.c.message_id == word]
+    options = [sends.c.dedupe_key == word, sends.c.to_address == fold(word), sends.c.message_id == word]
     if (id_ := _as_id(word)) is not None:
         options.append(sends.c.id == id_)
     return or_(*options)

@@ -6,7 +6,7 @@ finished row is never walked. Whatever decides lives in `core`; here a decision 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,11 +16,13 @@ from sqlalchemy import Connection, Select, func, literal, select, update
 from posthouse.core.lifecycle import Status
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import Attempt, Change, SendState
+from posthouse.core.suppression import SuppressionPolicy
 from posthouse.store.combining import take_combined
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
 from posthouse.store.rows import STATE_COLUMNS, Step, apply, changed, lock, record, state_of
 from posthouse.store.schema import Instant, sends, status_is
-from posthouse.store.splits import split
+from posthouse.store.splits import Narrowed, leave_out, split
+from posthouse.store.suppressions import write_suppressions
 from posthouse.store.taking import CLAIM, UNKNOWN, ClaimedSend, routes_parameters, take
 
 
@@ -49,8 +51,9 @@ class Report:
 class Queue:
     """Everything that moves sends. Each method is one short transaction."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, suppression: SuppressionPolicy) -> None:
         self._database = database
+        self._suppression = suppression
 
     def due_lanes(self) -> list[DueTime]:
         """Every lane with pending sends and its earliest time, due or not: one index hop a lane, never a count."""
@@ -84,6 +87,11 @@ class Queue:
         moving = update(sends).where(sends.c.id == send.id, sends.c.fence == send.fence, status_is(Status.SENDING))
         with self._database.write() as connection:
             return connection.execute(moving.values(route=route)).rowcount > 0
+
+    def leave_out(self, send: SendState, reasons: Mapping[str, str], now: float) -> Narrowed | None:
+        """Takes recipients out of a claimed send before its call; see `splits.leave_out`."""
+        with self._database.write() as connection:
+            return leave_out(connection, self._database, send, reasons, now)
 
     def take_unknown(self, count: int, worker: int, now: float, lease_s: float) -> list[ClaimedSend]:
         """Takes up to `count` unknown sends whose time has come, for one step of finding out.
@@ -127,7 +135,17 @@ class Queue:
                 changes.append(change)
             split(connection, self._database, steps, worker, now)
             apply(connection, steps, now)
+            self._suppress(connection, [each for each in tried if _key(each) in fresh], now)
             return changes
+
+    def _suppress(self, connection: Connection, tried: Iterable[Attempt], now: float) -> None:
+        """What a call says against an address counts as if its message had come back."""
+        bad = [(address, attempt) for attempt in tried for address in attempt.verdict.bad_addresses]
+        wishes = [
+            self._suppression.hard_bounce(address, f"{attempt.verdict.code} {attempt.verdict.text}", attempt.route, now)
+            for address, attempt in bad
+        ]
+        write_suppressions(connection, wishes, now)
 
 
 def _due_lanes_query() -> Select[Any]:
@@ -153,5 +171,8 @@ _DUE_LANES_GROUPED: Final = (
 def _decided(report: Report, state: SendState, fresh: Collection[tuple[int, int, str]]) -> Change | None:
     if report.attempt is None:
         return report.decide(state) if state.fence == report.fence else None
-    recorded = (report.send_id, report.fence, report.attempt.via.value)
-    return report.decide(state) if recorded in fresh else None
+    return report.decide(state) if _key(report.attempt) in fresh else None
+
+
+def _key(attempt: Attempt) -> tuple[int, int, str]:
+    return attempt.send_id, attempt.fence, attempt.via.value

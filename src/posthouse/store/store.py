@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posthouse.core.suppression import FOR_GOOD, SuppressionPolicy
 from posthouse.store.alerts import Alerts
 from posthouse.store.backlog import BacklogTable
 from posthouse.store.blobs import Blobs
@@ -13,6 +14,7 @@ from posthouse.store.operations import Operations
 from posthouse.store.pacing import Pacing
 from posthouse.store.queue import Queue
 from posthouse.store.retention import Retention
+from posthouse.store.suppressions import Suppressions
 from posthouse.store.sweeps import Sweeps
 from posthouse.store.switchboard import Switchboard
 from posthouse.store.webhook_tokens import WebhookTokens
@@ -21,15 +23,16 @@ from posthouse.store.webhook_tokens import WebhookTokens
 class Store:
     """The parts of the store over one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, suppression: SuppressionPolicy = FOR_GOOD) -> None:
         self.database = database
-        self.queue = Queue(database)
+        self.queue = Queue(database, suppression)
         self.sweeps = Sweeps(database)
         self.blobs = Blobs(database)
         self.control = Control(database)
         self.alerts = Alerts(database)
         self.backlog = BacklogTable(database)
-        self.events = Events(database)
+        self.events = Events(database, suppression)
+        self.suppressions = Suppressions(database)
         self.ledger = Ledger(database)
         self.operations = Operations(database)
         self.pacing = Pacing(database)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import SendState
@@ -41,6 +42,12 @@ class Claims:
     async def reroute(self, state: SendState, route: str) -> bool:
         """Writes another route for a claimed send; whether it is still ours. Raises DatabaseUnavailable."""
         return await self._access.run(self._queue.reroute, state, route)
+
+    async def leave_out(self, claimed: ClaimedSend, reasons: Mapping[str, str]) -> ClaimedSend | None:
+        """The claimed send without some of its recipients; None where it isn't ours any more. Raises
+        DatabaseUnavailable."""
+        left = await self._access.run(self._queue.leave_out, claimed.state, reasons, self._now())
+        return None if left is None else replace(claimed, idempotency_key=left.idempotency_key, body=left.body)
 
     def settled(self, state: SendState) -> None:
         """The send is not ours any more."""

@@ -37,6 +37,7 @@ from posthouse.worker.rendering import Renderer
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import Settler
 from posthouse.worker.starter import Starter
+from posthouse.worker.suppressed import SuppressionCheck
 
 TELLING_TIME_TRIES: Final = 10
 
@@ -105,9 +106,10 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     files = Files(parts.store.blobs, access)
     gates = Gates(parts.store.switches, access, now)
     pace = Pace(parts.pace, gates, parts.store.pacing, access, alarm, now)
-    starter = Starter(claims, caller, routes, pace, gates, settler, parts.renderer, files, pulse, now)
+    check = SuppressionCheck(parts.store.suppressions, access, parts.policies, now)
+    starter = Starter(claims, caller, routes, pace, gates, settler, parts.renderer, files, check, pulse, now)
     reconciler = Reconciler(
-        claims, caller, routes, pace, gates, settler, parts.renderer, files, pulse, now, parts.chance
+        claims, caller, routes, pace, gates, settler, parts.renderer, files, check, pulse, now, parts.chance
     )
     return Crew(
         access=access,

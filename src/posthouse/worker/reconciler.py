@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -28,6 +29,7 @@ from posthouse.worker.pulse import Pulse
 from posthouse.worker.rendering import CannotRender, Renderer
 from posthouse.worker.routes import HEALTH_AGE_MAX_S, Routes
 from posthouse.worker.settler import Settler, nobody_waits
+from posthouse.worker.suppressed import SuppressionCheck
 
 STEPS_AT_ONCE: Final = 50
 LEASE_MARGIN_S: Final = 30.0
@@ -50,6 +52,7 @@ class Reconciler:
         settler: Settler,
         renderer: Renderer,
         files: Files,
+        check: SuppressionCheck,
         pulse: Pulse,
         now: Callable[[], float],
         chance: random.Random,
@@ -62,6 +65,7 @@ class Reconciler:
         self._settler = settler
         self._renderer = renderer
         self._files = files
+        self._check = check
         self._pulse = pulse
         self._now = now
         self._chance = chance
@@ -93,6 +97,9 @@ class Reconciler:
             return  # a worker that knows the type takes it when our lease is over
         facts = self._routes.facts.get(state.route or "")
         chosen = plan(state, facts, policy, self._now())
+        if facts is not None and chosen.resolver is Resolver.REPLAY and await self._is_stopped(taken):
+            facts = replace(facts, key_lifetime_s=0.0)  # a replay may be the call that gets through
+            chosen = plan(state, facts, policy, self._now())
         if facts is not None and chosen.resolver in (Resolver.REPLAY, Resolver.LOOK_UP):
             await self._ask(taken, facts, chosen)
         elif chosen.resolver is Resolver.RESEND:
@@ -102,6 +109,13 @@ class Reconciler:
             if chosen.resolver is Resolver.HOLD:
                 log.error("send %d (%s) is held: %s; posthouse resolve", state.id, taken.key, chosen.reason)
             self._report(state, partial(waited, at=chosen.at, reason=chosen.reason))
+
+    async def _is_stopped(self, taken: ClaimedSend) -> bool:
+        """Whether some recipient must not get it; where nobody can say that now, the step itself finds out why."""
+        try:
+            return bool(await self._check.stopped(taken.state.type, self._renderer.content(taken.body)))
+        except (CannotRender, DatabaseUnavailable):
+            return False
 
     async def _ask(self, taken: ClaimedSend, facts: RouteFacts, chosen: Plan) -> None:
         """Replays or looks up, where the route is free to be asked."""
@@ -129,7 +143,10 @@ class Reconciler:
             message = self._renderer.message(state.id, taken.idempotency_key, content, taken.date, files)
             if chosen.resolver is Resolver.REPLAY:
                 slot = await self._pace.ask_one(taken.lane, facts.name)
-                if (again_at := await self._pace.wait(slot, len(message.recipients))) is not None:
+                again_at = await self._pace.wait(slot, len(message.recipients))
+                if again_at is None and not await self._check.is_clear(state.type, content):
+                    again_at = self._now() + BUSY_WAIT_S
+                if again_at is not None:
                     self._report(state, partial(waited, at=again_at, reason=chosen.reason))
                     return
                 await self._caller.call(taken, facts.name, message, Via.REPLAY, nobody_waits)

@@ -11,7 +11,8 @@ from typing import Final
 
 from posthouse.content import Content
 from posthouse.core.sends import Change, SendState, Via
-from posthouse.core.settlement import end_life, refuse, release
+from posthouse.core.settlement import end_life, refuse, release, suppress
+from posthouse.core.suppression import why_not
 from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.port import OutgoingMessage
 from posthouse.store.queue import Report
@@ -25,6 +26,7 @@ from posthouse.worker.pulse import Pulse
 from posthouse.worker.rendering import NO_FILES, CannotRender, Renderer
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import Settler
+from posthouse.worker.suppressed import FRESH_S, SuppressionCheck
 
 NO_SLOT_WAIT_S: Final = 0.2
 """When a send can go only to a route that is busy or held, it is given back for at least this long."""
@@ -51,6 +53,7 @@ class Starter:
         settler: Settler,
         renderer: Renderer,
         files: Files,
+        check: SuppressionCheck,
         pulse: Pulse,
         now: Callable[[], float],
     ) -> None:
@@ -62,6 +65,7 @@ class Starter:
         self._settler = settler
         self._renderer = renderer
         self._files = files
+        self._check = check
         self._pulse = pulse
         self._now = now
         self._stopping = False
@@ -95,13 +99,14 @@ class Starter:
                 self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
             else:
                 if prepared is not None:
-                    route, message = prepared
+                    route, message, claimed = prepared
                     await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
 
     async def _prepare(
         self, claimed: ClaimedSend, slot: Slot | None, held: AsyncExitStack
-    ) -> tuple[str, OutgoingMessage] | None:
-        """The route and the message of a call that may begin now; None where it may not, and then that is settled.
+    ) -> tuple[str, OutgoingMessage, ClaimedSend] | None:
+        """The route and the message of a call that may begin now, and its send, perhaps without some recipients; None
+        where it may not, and then that is settled.
 
         The route's place and the message's files are `held`. Raises CannotRender, DatabaseUnavailable.
         """
@@ -115,6 +120,11 @@ class Starter:
             self._settle(state, partial(release, again_at=self._now() + NO_SLOT_WAIT_S))
             return None
         held.enter_context(self._routes.slot(route))
+        asked_at = self._now()
+        spared = await self._spare(claimed, content)
+        if spared is None:
+            return None
+        claimed, content = spared
         if route != state.route and not await self._claims.reroute(state, route):
             self._claims.settled(state)  # somebody else has it now
             return None
@@ -123,7 +133,29 @@ class Starter:
         own = slot if route == state.route else None
         if not await self._on_time(claimed, route, own, len(message.recipients)):
             return None
-        return (route, message) if self._may_begin(claimed, (route,)) else None
+        if self._now() - asked_at > FRESH_S and not await self._check.is_clear(state.type, content):
+            # Whoever was suppressed during so long a wait is seen to by the next claim.
+            self._settle(state, partial(release, again_at=self._now()))
+            return None
+        return (route, message, claimed) if self._may_begin(claimed, (route,)) else None
+
+    async def _spare(self, claimed: ClaimedSend, content: Content) -> tuple[ClaimedSend, Content] | None:
+        """The send without those who must not get it; None where that is nobody's any more, and then that is settled.
+
+        One of which an earlier call is open goes to nobody: to leave somebody out would make another message of it.
+        """
+        state = claimed.state
+        stopped = await self._check.stopped(state.type, content)
+        if not stopped:
+            return claimed, content
+        if state.unresolved or len(stopped) == len(content.recipients):
+            self._settle(state, partial(suppress, reason=why_not(stopped)))
+            return None
+        left = await self._claims.leave_out(claimed, {each: why_not({each: why}) for each, why in stopped.items()})
+        if left is None:
+            self._claims.settled(state)  # somebody else has it now
+            return None
+        return left, self._renderer.content(left.body)
 
     async def _on_time(self, claimed: ClaimedSend, route: str, slot: Slot | None, recipients: int) -> bool:
         """Waits for the moment when the call may begin. If there is none, the send is given back."""
