@@ -191,6 +191,26 @@ def test_news_that_came_early_counts_at_once_and_not_again_when_its_send_is_foun
     assert rows(bench) == []
 
 
+def test_news_about_somebody_whom_the_email_was_not_for_suppresses_nobody(bench: Bench) -> None:
+    bench.enqueue("k")
+    bench.settle(report(bench.claim_one(), accepted("m-1"), bench.now))
+    hear(bench, cause=Cause.NO_MAILBOX, hard=True, recipient="victim@example.com")
+    assert rows(bench) == []
+
+
+def test_mail_that_anybody_can_write_suppresses_nobody_unless_it_knows_the_send(bench: Bench) -> None:
+    bench.enqueue("k")
+    bench.settle(report(bench.claim_one(), accepted("m-1"), bench.now))
+    said = Event(EventKind.BOUNCED, 1000.0, "ada@example.com", cause=Cause.NO_MAILBOX, hard=True)
+    key = bench.row("k")["idempotency_key"]
+
+    for number, name in enumerate(["made up", key]):
+        assert rows(bench) == []
+        bench.store.events.store("main", [replace(said, key=name, at=number)], POLICIES, bench.now, verified=False)
+
+    assert [row.address for row in rows(bench)] == ["ada@example.com"]
+
+
 def test_a_complaint_and_an_unsubscription_have_the_scope_of_what_they_are_about(bench: Bench) -> None:
     sent(bench, type="newsletter")
     hear(bench, EventKind.COMPLAINED)

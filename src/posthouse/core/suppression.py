@@ -195,12 +195,13 @@ class About:
 def what_follows(
     event: Event, about: About, policy: SuppressionPolicy, who: str, now: float, digest: str | None = None
 ) -> Suppress | None:
-    """The suppression that news brings: of its own recipient, never of the others of the same email.
+    """The suppression that news brings: of its own recipient, never of the others of the same email, nor of anybody
+    whom the email was not for.
 
     `who` is the route that told of it, `digest` what the news is kept under.
     """
     address = fold(event.recipient) or (about.recipients[0] if len(about.recipients) == 1 else "")
-    if "@" not in address:
+    if "@" not in address or (about.recipients and address not in about.recipients):
         return None
     if event.kind is EventKind.BOUNCED and after_bounce(event) is After.SUPPRESS:
         said = " ".join(part for part in (event.code, event.text) if part)

@@ -56,7 +56,7 @@ class Inlet:
             digest = hashlib.sha256(content).hexdigest()
             self._store.events.quarantine(its_route, {digest: item}, returned.reason, now)
         else:
-            stored = self._store.events.store(its_route, returned.events, self._policies, now)
+            stored = self._store.events.store(its_route, returned.events, self._policies, now, verified=False)
         return Taken(returned, its_route, stored)
 
     def _route(self, returned: Returned, given: str | None) -> str:

@@ -65,15 +65,27 @@ class Events:
         self._database = database
         self._suppression = suppression
 
-    def store(self, route: str, news: Sequence[Event], policies: Mapping[str, TypePolicy], now: float) -> Stored:
-        """Keeps the news that came in on a route and applies what is new of it. All of it, or an exception."""
+    def store(
+        self,
+        route: str,
+        news: Sequence[Event],
+        policies: Mapping[str, TypePolicy],
+        now: float,
+        *,
+        verified: bool = True,
+    ) -> Stored:
+        """Keeps the news that came in on a route and applies what is new of it. All of it, or an exception.
+
+        `verified` is news that only the provider can have sent. Mail can be forged: what came that way counts only for
+        the recipients of a send whose id it knows.
+        """
         if not news:
             return Stored()
         by_digest = {_digest(event, route): event for event in news}
         with self._database.write() as connection:
             fresh = _insert(connection, route, by_digest, now)
             found = [_News(route, digest, by_digest[digest]) for digest in sorted(fresh)]
-            return self._apply(connection, found, policies, now)
+            return self._apply(connection, found, policies, now, verified=verified)
 
     def join(self, policies: Mapping[str, TypePolicy], now: float) -> int:
         """Looks again for the sends of news that had none; how many were found."""
@@ -124,7 +136,13 @@ class Events:
             connection.execute(_quarantine_sql(dialect), {"bad": _BAD.document(dialect, rows)})
 
     def _apply(
-        self, connection: Connection, news: Sequence[_News], policies: Mapping[str, TypePolicy], now: float
+        self,
+        connection: Connection,
+        news: Sequence[_News],
+        policies: Mapping[str, TypePolicy],
+        now: float,
+        *,
+        verified: bool = True,
     ) -> Stored:
         """Joins the news, and writes what it means for the sends. The rows of the news are ours."""
         about = _sends_of(connection, [piece.event for piece in news])
@@ -150,7 +168,8 @@ class Events:
         known = [
             (piece, _about(states.get(id_), whose, policies)) for id_, told in by_send.items() for piece, whose in told
         ]
-        self._suppress(connection, [*known, *((piece, About()) for piece in homeless)], now)
+        strangers = [(piece, About()) for piece in homeless] if verified else []
+        self._suppress(connection, [*known, *strangers], now)
         return Stored(len(news), sum(map(len, by_send.values())), len(steps))
 
     def _suppress(self, connection: Connection, news: Iterable[tuple[_News, About]], now: float) -> None:
