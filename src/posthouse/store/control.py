@@ -10,7 +10,7 @@ from sqlalchemy import and_, delete, insert, literal, or_, select, update
 from posthouse.core.lifecycle import Status
 from posthouse.core.places import Grant, Holding, grant
 from posthouse.core.routing import RouteHealth
-from posthouse.store.database import Database
+from posthouse.store.database import MYSQL, Database
 from posthouse.store.route_rows import health_of, locked_health, write_health
 from posthouse.store.schema import Instant, places, routes, sends, status_is, workers
 
@@ -44,9 +44,13 @@ class Control:
     def heartbeat(self, worker: int) -> float | None:
         """Says that the worker lives; the database's time, or None when its row is gone."""
         mine = workers.c.id == worker
+        beat = update(workers).where(mine).values(heartbeat_at=self._database.now())
         with self._database.write() as connection:
-            connection.execute(update(workers).where(mine).values(heartbeat_at=self._database.now()))
-            at = connection.scalar(select(workers.c.heartbeat_at).where(mine))
+            if self._database.dialect == MYSQL:  # an UPDATE there returns nothing
+                connection.execute(beat)
+                at = connection.scalar(select(workers.c.heartbeat_at).where(mine))
+            else:
+                at = connection.scalar(beat.returning(workers.c.heartbeat_at))
             return None if at is None else float(at)
 
     def leave(self, worker: int) -> None:
