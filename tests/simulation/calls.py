@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from posthouse.content import Content
@@ -20,6 +21,7 @@ class Call:
     send_id: int
     recipients: int
     key: str
+    together: int = 1  # so many sends shared it
     ended_at: float = float("inf")
 
 
@@ -39,13 +41,24 @@ class Noting:
         return self._provider.refusals(content)
 
     async def send(self, message: OutgoingMessage) -> Verdict:
-        recipients = len(message.recipients)
-        call = Call(self._now(), self.facts.name, message.send_id, recipients, message.idempotency_key)
-        self._calls.append(call)
-        try:
+        with self._noted([message]):
             return await self._provider.send(message)
+
+    async def send_together(self, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
+        """Counts as a call for each: that is what limits are about."""
+        with self._noted(messages):
+            return await self._provider.send_together(messages)
+
+    @contextmanager
+    def _noted(self, messages: Sequence[OutgoingMessage]) -> Iterator[None]:
+        route, now = self.facts.name, self._now()
+        calls = [Call(now, route, m.send_id, len(m.recipients), m.idempotency_key, len(messages)) for m in messages]
+        self._calls += calls
+        try:
+            yield
         finally:
-            call.ended_at = self._now()
+            for call in calls:
+                call.ended_at = self._now()
 
     async def look_up(self, message: OutgoingMessage) -> LookUp:
         return await self._provider.look_up(message)
