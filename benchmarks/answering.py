@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_ANSWER: Final = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{"id": "m-0001"}'
+_HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+_ANSWER: Final = b'{"id": "m-0001", "MessageID": "m-0001", "ErrorCode": 0}'
 
 
 class _Answering(asyncio.Protocol):
-    """Reads requests with a Content-Length and answers each with the same bytes."""
+    """Reads requests with a Content-Length and answers each with the same bytes: a list has as many as messages."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -27,9 +28,11 @@ class _Answering(asyncio.Protocol):
             length = int(head[start + 15 :].split(b"\r\n", 1)[0]) if start >= 0 else 0
             if len(self._buffer) < end + 4 + length:
                 return
-            self._buffer = self._buffer[end + 4 + length :]
+            body, self._buffer = self._buffer[end + 4 : end + 4 + length], self._buffer[end + 4 + length :]
+            many = b", ".join([_ANSWER] * body.count(b'"MessageStream"'))
+            answer = b"[" + many + b"]" if body.startswith(b"[") else _ANSWER
             assert isinstance(self._transport, asyncio.WriteTransport)
-            self._transport.write(_ANSWER)
+            self._transport.write(_HEAD % len(answer) + answer)
 
 
 def _serve(listening: socket.socket) -> None:

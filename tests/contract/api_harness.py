@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +37,18 @@ NOW = 1_800_000_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class BatchCase:
+    """How several messages by one call look to the server."""
+
+    keys: Callable[[Received], list[str]]  # our ids in it
+    results: Callable[[Received], list[Any]]  # all accepted, in their order; each one's id is `m-` and our id
+    refused: Any  # the result of a message that is refused for good
+    refused_whole: Sequence[Reply]  # calls that are refused for no one message: that says nothing about any
+    said_no_more: Any  # a result that leaves a doubt
+    named: bool  # whether results name their message's recipients
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApiCase:
     """One API, as its server sees it."""
 
@@ -46,6 +58,7 @@ class ApiCase:
     key: Callable[[Received], str | None]  # the idempotency key or our id in it
     is_send: Callable[[Received], bool] = lambda got: got.method == "POST"  # else it is a look-up
     look_up: Callable[[Received, Mapping[str, str]], Reply] | None = None  # with the ids it knows by our keys
+    batch: BatchCase | None = None
     expected: Mapping[Behaviour, Meaning] = field(default_factory=dict)
     refuses: frozenset[str] = frozenset()
     can_say_when: bool = True
@@ -67,6 +80,29 @@ class ApiHarness(ProviderHarness):
 
     def behave(self, behaviour: Behaviour) -> None:
         self._reply = self._replies[behaviour]
+
+    @property
+    def batch(self) -> BatchCase:
+        assert self._case.batch is not None, "this API takes one message a call"
+        return self._case.batch
+
+    def answer_together(self, change: Callable[[list[Any]], Any], status: int = 200) -> None:
+        """From now on calls for several are answered with what `change` makes of their results; text goes as it is."""
+
+        async def reply(request: web.Request, got: Received) -> web.StreamResponse:
+            body = change(self.batch.results(got))
+            return await answer(status, body if isinstance(body, str) else json.dumps(body))(request, got)
+
+        self._reply = reply
+
+    def reply_with(self, reply: Reply) -> None:
+        """From now on."""
+        self._reply = reply
+
+    @property
+    def together(self) -> list[list[str]]:
+        """Our ids in each call for several."""
+        return [self.batch.keys(got) for got in self._api.received]
 
     def provider(self) -> Provider:
         return self._build(self._api.url)

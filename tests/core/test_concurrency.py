@@ -7,7 +7,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pytest
@@ -198,6 +198,16 @@ def test_calls_that_failed_together_shrink_it_once() -> None:
 def test_calls_that_had_begun_before_it_shrank_say_nothing_about_it_now() -> None:
     shrunk = ended(SETTLED, 15.0, False, 32, NOW, MAXIMUM)
     assert ended(shrunk, 5.0, True, 31, NOW + 1, MAXIMUM) == shrunk
+
+
+def test_calls_that_several_share_make_it_grow_however_long_they_take_and_shrink_it_when_they_fail() -> None:
+    state, now = replace(SETTLED, limit=10.0), NOW
+    for _ in range(SAMPLES_MIN * 4):
+        now += 1.0
+        state = ended(state, 0.9, True, 32, now, MAXIMUM, shared=True)
+    assert state.limit > 10.0
+    assert state.baseline_s == SETTLED.baseline_s
+    assert ended(state, 0.9, False, 32, now + 1, MAXIMUM, shared=True).limit < state.limit
 
 
 @given(

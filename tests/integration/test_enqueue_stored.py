@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -259,6 +260,9 @@ class NoHtml:
         return ["it carries no html"] if content.html is not None else []
 
     async def send(self, message: OutgoingMessage) -> Verdict:
+        raise NotImplementedError
+
+    async def send_together(self, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
         raise NotImplementedError
 
     async def look_up(self, message: OutgoingMessage) -> LookUp:

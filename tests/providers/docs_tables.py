@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,14 +12,17 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from posthouse.config import parse_config
 from posthouse.core.answers import Rule
 from posthouse.core.http_rules import rules_as_markdown
 from posthouse.core.smtp_rules import smtp_rules_as_markdown
 from posthouse.providers.body import DEFAULT_BODY
 from posthouse.providers.http_settings import HttpSettings
-from posthouse.providers.registry import PROVIDERS
+from posthouse.providers.port import Provider
+from posthouse.providers.registry import PROVIDERS, build_provider
 from posthouse.providers.smtp_options import SmtpOptions
 from posthouse.providers.smtp_settings import SmtpSettings
+from tests.providers.scripted import NOW, ScriptedTransport
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers" / "http.md"
 SMTP_PAGE = PAGE.with_name("smtp.md")
@@ -76,6 +80,30 @@ def with_api_tables(name: str, page: str) -> str:
     return _filled(page, {"settings": settings_table(PROVIDERS[name]().settings), "rules": rules})
 
 
+def examples(name: str) -> Iterator[Provider]:
+    """A route for each that the provider's page shows."""
+    page = PAGE.with_name(f"{name}.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL):
+        config = parse_config({"database": "sqlite://"} | tomllib.loads(block), environment={})
+        for route_name, route in config.routes.items():
+            yield build_provider(route_name, route, transport_factory=ScriptedTransport().open, now=lambda: NOW)
+
+
+def with_abilities(page: str) -> str:
+    """The overview with its table written anew: what each API can do, by the first route of its page."""
+    lines = [
+        "| Provider | Dedupes by our key | Can be asked for a send | Batch: messages by one call |",
+        "|---|---|---|---|",
+    ]
+    for name in APIS:
+        facts = next(examples(name)).facts
+        key = f"for {facts.key_lifetime_s / 3600:g} hours" if facts.key_lifetime_s else "no"
+        asked = f"yes; a no counts after {facts.look_up_lag_s / 60:g} minutes" if facts.can_look_up else "no"
+        batch = f"yes, {facts.batch_max} by default" if facts.batch_max > 1 else "no"
+        lines.append(f"| [`{name}`]({name}.md) | {key} | {asked} | {batch} |")
+    return _filled(page, {"abilities": "\n".join(lines) + "\n"})
+
+
 def _filled(page: str, tables: dict[str, str]) -> str:
     return _MARKED.sub(lambda found: found[1] + tables[found[2]] + found[3], page)
 
@@ -84,6 +112,8 @@ def written() -> Iterator[tuple[Path, str]]:
     """Every page, and what it should be."""
     for path, anew in ((PAGE, with_tables), (SMTP_PAGE, with_smtp_tables)):
         yield path, anew(path.read_text(encoding="utf-8"))
+    overview = PAGE.with_name("README.md")
+    yield overview, with_abilities(overview.read_text(encoding="utf-8"))
     for name in APIS:
         path = PAGE.with_name(f"{name}.md")
         yield path, with_api_tables(name, path.read_text(encoding="utf-8"))

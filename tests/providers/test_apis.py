@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from posthouse.config import parse_config
 from posthouse.core.answers import rule_faults
-from posthouse.providers.registry import PROVIDERS, build_provider
-from tests.providers.docs_tables import APIS, PAGE, own_rules, with_api_tables
-from tests.providers.scripted import NOW, ScriptedTransport
+from posthouse.providers.registry import PROVIDERS
+from tests.contract.batch_suite import BatchSuite
+from tests.providers.docs_tables import APIS, PAGE, examples, own_rules, with_abilities, with_api_tables
 
 each_api = pytest.mark.parametrize("name", APIS)
 
@@ -31,21 +29,27 @@ def test_its_page_has_the_tables_of_the_code(name: str) -> None:
         assert f"| `{field_name}` |" in page, field_name
 
 
+def test_the_overview_has_the_table_of_the_code() -> None:
+    page = PAGE.with_name("README.md").read_text(encoding="utf-8")
+    assert with_abilities(page) == page
+
+
 @each_api
-def test_every_example_of_its_page_can_be_built(name: str, wire: ScriptedTransport) -> None:
-    page = PAGE.with_name(f"{name}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        config = parse_config({"database": "sqlite://"} | tomllib.loads(block), environment={})
-        for route_name, route in config.routes.items():
-            provider = build_provider(route_name, route, transport_factory=wire.open, now=lambda: NOW)
-            assert provider.facts.kind == name
+def test_every_example_of_its_page_can_be_built(name: str) -> None:
+    assert {provider.facts.kind for provider in examples(name)} == {name}
 
 
 @each_api
 def test_it_has_an_address_that_everybody_uses(name: str) -> None:
     assert not PROVIDERS[name]().settings.model_fields["url"].is_required()
+
+
+@each_api
+def test_one_that_takes_several_messages_a_call_is_tested_with_them(name: str) -> None:
+    tests = import_module(f"tests.providers.test_{name}")
+    suites = [one for one in vars(tests).values() if isinstance(one, type) and BatchSuite in one.__bases__]
+    for provider in examples(name):
+        assert (provider.facts.batch_max > 1) == bool(suites)
 
 
 @each_api

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,46 +15,16 @@ from posthouse.attachment import Attachment
 from posthouse.content import StoredFile
 from posthouse.core.outcome import Found, LookUp, Outcome, Subject
 from posthouse.providers.port import Provider
+from posthouse.providers.postmark import REFUSALS, RULES, TOKEN_REFUSED
 from posthouse.providers.transport import FailurePhase, HttpAnswer, HttpFailure, HttpRequest
-from tests.contract.api_harness import ApiCase, ApiHarness, api_harness
+from tests.contract.api_harness import ApiCase, ApiHarness, BatchCase, api_harness
+from tests.contract.batch_suite import BatchSuite
 from tests.contract.provider_suite import SECRET, Behaviour, ProviderSuite
 from tests.providers.loopback import Received, Reply, answer
 from tests.providers.messages import ADA, BOB, content, full_message, message
+from tests.providers.postmark_sandbox import in_our_words
 from tests.providers.scripted import NOW, Build, ScriptedTransport
 from tests.worker.stage import Stage, email, play
-
-NAMES = {
-    "From": "from",
-    "ReplyTo": "reply_to",
-    "Subject": "subject",
-    "TextBody": "text",
-    "HtmlBody": "html",
-    "Tag": "tags",
-    "Metadata": "metadata",
-    "TrackOpens": "track_opens",
-}
-"""In Postmark's words and in those of the sandbox."""
-
-
-def fields(got: Received) -> dict[str, Any]:
-    body = dict(got.json)
-    taken = {ours: body.pop(theirs) for theirs, ours in NAMES.items() if theirs in body}
-    for name in ("To", "Cc", "Bcc"):
-        taken[name.lower()] = [text.strip() for text in body.pop(name, "").split(",") if "@" in text]
-    if "Headers" in body:
-        taken["headers"] = {pair["Name"]: pair["Value"] for pair in body.pop("Headers")}
-    if "TrackLinks" in body:
-        taken["track_clicks"] = body.pop("TrackLinks") != "None"
-    taken["attachments"] = [file_fields(file) for file in body.pop("Attachments", [])]
-    return taken | body
-
-
-def file_fields(file: Mapping[str, str]) -> dict[str, str]:
-    shown = {"filename": file["Name"], "content": file["Content"], "content_type": file["ContentType"]}
-    if "ContentID" in file:
-        assert file["ContentID"].startswith("cid:")
-        shown |= {"content_id": file["ContentID"].removeprefix("cid:"), "disposition": "inline"}
-    return shown
 
 
 def error(code: int, text: str = "") -> dict[str, Any]:
@@ -80,16 +51,26 @@ POSTMARK = ApiCase(
         Behaviour.REFUSE_RECIPIENT: answer(422, error(406, f"Found inactive addresses: ada@example.com. {SECRET}")),
         Behaviour.REFUSE_CREDENTIAL: answer(401, error(10, f"Request does not contain a valid token: {SECRET}")),
     },
-    fields=fields,
+    fields=lambda got: in_our_words(got.json),
     key=lambda got: got.json["Metadata"]["posthouse_id"],
     look_up=look_up,
+    batch=BatchCase(
+        keys=lambda got: [one["Metadata"]["posthouse_id"] for one in got.json],
+        results=lambda got: [
+            {"To": one["To"], "MessageID": f"m-{one['Metadata']['posthouse_id']}", **error(0, "OK")} for one in got.json
+        ],
+        refused=error(406, f"Found inactive addresses. {SECRET}"),
+        refused_whole=(answer(422, error(402, f"Invalid JSON {SECRET}")), answer(413, error(413)), answer(404, "")),
+        said_no_more=error(9999, "a new one"),
+        named=True,
+    ),
     refuses=frozenset({"part headers", "amp", "calendar", "raw", "message_id", "envelope_sender"}),
     can_say_when=False,
 )
 
 
-class TestContract(ProviderSuite):
-    """What every provider must do."""
+class TestContract(ProviderSuite, BatchSuite):
+    """What every provider must do, and one that takes several messages by a call."""
 
     @pytest.fixture
     async def harness(self) -> AsyncIterator[ApiHarness]:
@@ -276,6 +257,67 @@ async def test_recipients_who_are_left_out_of_an_acceptance_are_told_apart(
     assert [one.addresses for one in verdict.remainders] == ([left_out] if left_out else [])
     for one in verdict.remainders:
         assert (one.verdict.outcome, one.verdict.subject) == (Outcome.REJECTED, Subject.RECIPIENT)
+
+
+async def test_a_batch_is_the_list_of_what_each_message_would_have_been(
+    postmark: Provider, wire: ScriptedTransport
+) -> None:
+    sent = [message(), full_message(idempotency_key="ph-8", options={"postmark": {"MessageStream": "broadcast"}})]
+    for one in sent:
+        await postmark.send(one)
+    await postmark.send_together(sent)
+    *alone, together = wire.requests
+    assert (together.method, together.url) == ("POST", "https://api.postmarkapp.com/email/batch")
+    assert together.headers == alone[0].headers
+    assert together.body == b"[" + b",".join(request.body for request in alone) + b"]"
+
+
+@pytest.mark.parametrize(("status", "body", "outcome", "subject"), OUTCOMES)
+async def test_an_error_in_a_batch_is_what_it_would_be_alone(
+    postmark: Provider, wire: ScriptedTransport, status: int, body: Any, outcome: Outcome, subject: Subject
+) -> None:
+    if status not in (401, 422) or body["ErrorCode"] not in {TOKEN_REFUSED, *REFUSALS}:
+        return  # such an answer is the whole call's, or leaves a doubt
+    wire.replies_json(200, [{"MessageID": "m-1", **error(0, "OK")}, body])
+    taken, refused = await postmark.send_together([message(), message(idempotency_key="ph-8")])
+    assert taken is not None
+    assert refused is not None
+    assert (taken.outcome, taken.message_id) == (Outcome.ACCEPTED, "m-1")
+    assert (refused.outcome, refused.subject, refused.maybe_accepted) == (outcome, subject, False), refused
+
+
+def test_the_error_codes_that_are_certain_in_a_batch_are_those_that_the_rules_decide() -> None:
+    named = {code for rule in RULES for answer in rule.matches for code in re.findall(r'ErrorCode":(\d+)', answer.text)}
+    assert {int(code) for code in named} - {0, 600} == REFUSALS | {TOKEN_REFUSED}
+
+
+async def test_who_is_left_out_in_a_batch_is_told_apart(postmark: Provider, wire: ScriptedTransport) -> None:
+    results = [{"MessageID": "m-1", **error(0, "OK")}, {"MessageID": "m-2", **error(0, f"{INACTIVE}bob@example.com.")}]
+    wire.replies_json(200, results)
+    whole, partly = await postmark.send_together([message(to=(ADA, BOB)), message(to=(ADA, BOB))])
+    assert whole is not None
+    assert partly is not None
+    assert (whole.remainders, [one.addresses for one in partly.remainders]) == ((), [("bob@example.com",)])
+
+
+async def test_what_does_not_fit_into_a_call_is_left_for_another(postmark: Provider, wire: ScriptedTransport) -> None:
+    wire.replies_json(200, [{"MessageID": f"m-{n}", **error(0, "OK")} for n in range(2)])
+    verdicts = await postmark.send_together([message(text="x" * size) for size in (4_000_000, 4_000_000, 4_000_000)])
+    assert [verdict and verdict.message_id for verdict in verdicts] == ["m-0", "m-1", None]
+
+
+async def test_a_message_that_no_call_can_be_made_of_holds_up_no_other(
+    postmark: Provider, wire: ScriptedTransport
+) -> None:
+    wire.replies_json(200, [{"MessageID": "m-1", **error(0, "OK")}])
+    taken, faulty = await postmark.send_together([message(), message(metadata={"order": object()})])
+    assert (taken and taken.message_id, faulty) == ("m-1", None)
+
+
+@pytest.mark.parametrize("batch", [1, 500])
+def test_how_many_share_a_call_is_a_setting(build: Build, batch: int) -> None:
+    assert build(provider="postmark", url=None).facts.batch_max == 50
+    assert build(provider="postmark", url=None, batch=batch).facts.batch_max == batch
 
 
 FOUND = {"MessageID": "m-7", "Metadata": {"posthouse_id": "ph-7"}}

@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from posthouse.providers import http_client as module
-from posthouse.providers.http_client import ANSWER_BYTES_MAX, AiohttpTransport
-from posthouse.providers.transport import FailurePhase, HttpAnswer, HttpFailure, HttpRequest, TransportOptions
+from posthouse.providers.http_client import AiohttpTransport
+from posthouse.providers.transport import (
+    ANSWER_BYTES_MAX,
+    FailurePhase,
+    HttpAnswer,
+    HttpFailure,
+    HttpRequest,
+    TransportOptions,
+)
 from tests.providers.loopback import Api, Received, answer, drop, running_api, stall
 from tests.providers.wire import (
     CERTIFICATE,
@@ -306,6 +314,13 @@ async def test_a_body_that_just_fits_is_whole(client: AiohttpTransport, api: Api
     api.reply = answer(200, b"x" * ANSWER_BYTES_MAX)
     found = await ask(client, api.url)
     assert (len(found.body), found.complete) == (ANSWER_BYTES_MAX, True)
+
+
+async def test_a_request_may_ask_for_more_of_its_answer(client: AiohttpTransport, api: Api) -> None:
+    api.reply = answer(200, b"x" * 2 * ANSWER_BYTES_MAX)
+    found = await client.request(replace(post(api.url), answer_bytes_max=2 * ANSWER_BYTES_MAX), timeout_s=5.0)
+    assert isinstance(found, HttpAnswer)
+    assert (len(found.body), found.complete) == (2 * ANSWER_BYTES_MAX, True)
 
 
 async def test_a_cancelled_call_leaves_nothing_behind(api: Api) -> None:

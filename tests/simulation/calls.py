@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from posthouse.content import Content
@@ -21,6 +22,7 @@ class Call:
     recipients: int
     key: str
     to: tuple[str, ...] = ()  # folded
+    together: int = 1  # so many sends shared it
     ended_at: float = float("inf")
 
 
@@ -40,13 +42,28 @@ class Noting:
         return self._provider.refusals(content)
 
     async def send(self, message: OutgoingMessage) -> Verdict:
-        to = tuple(each.folded for each in message.recipients)
-        call = Call(self._now(), self.facts.name, message.send_id, len(to), message.idempotency_key, to)
-        self._calls.append(call)
-        try:
+        with self._noted([message]):
             return await self._provider.send(message)
+
+    async def send_together(self, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
+        """Counts as a call for each: that is what limits are about."""
+        with self._noted(messages):
+            return await self._provider.send_together(messages)
+
+    @contextmanager
+    def _noted(self, messages: Sequence[OutgoingMessage]) -> Iterator[None]:
+        route, now = self.facts.name, self._now()
+        calls = [
+            Call(now, route, m.send_id, len(to), m.idempotency_key, to, len(messages))
+            for m in messages
+            for to in [tuple(each.folded for each in m.recipients)]
+        ]
+        self._calls += calls
+        try:
+            yield
         finally:
-            call.ended_at = self._now()
+            for call in calls:
+                call.ended_at = self._now()
 
     async def look_up(self, message: OutgoingMessage) -> LookUp:
         return await self._provider.look_up(message)

@@ -196,7 +196,9 @@ class SimulatedTransport:
             return
         await asyncio.sleep(self._chance.uniform(0.001, self._latency_max_s))
         headers = {name.lower(): value for name, value in request.headers.items()}
-        exchange = self._api.begin(request.method, urlsplit(request.url).path, headers, request.body, self._now())
+        url = urlsplit(request.url)
+        path = f"{url.path}?{url.query}" if url.query else url.path
+        exchange = self._api.begin(request.method, path, headers, request.body, self._now())
         answer = await self._answer(exchange)
         self._api.finish(exchange, self._now(), client_gone=caller.gone)
         await asyncio.sleep(self._chance.uniform(0.001, self._latency_max_s))

@@ -9,11 +9,15 @@ from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.fault_text import parse_fault
 from posthouse.sandbox.faults import Action, Fault, FaultPlan
 from posthouse.sandbox.ledger import Ledger
+from tests.providers.postmark_sandbox import PostmarkSandbox
 from tests.providers.wire import CERTIFICATE
 from tests.simulation.gates import DOMAINS
 
 SMTP_SHARE = 0.35
 """Of the routes: about half of the worlds have one."""
+
+BATCHES = {5.0: 3, 20.0: 50}
+"""By the lag of its look-ups: how many messages a route takes by a call, where it has these and no key."""
 
 PASSWORD = "swordfish"
 
@@ -116,6 +120,7 @@ class RouteNature:
     key: bool
     look_up: bool
     lag_s: float
+    batch: int = 1  # from 2 on it speaks as Postmark does, and takes so many messages by a call
 
     @property
     def host(self) -> str:
@@ -131,7 +136,8 @@ def _draw_nature(chance: random.Random, name: str) -> RouteNature:
     if chance.random() < SMTP_SHARE:
         return RouteNature(name, smtp=True, key=False, look_up=False, lag_s=0.0)
     key, look_up, lag_s = chance.random() < 0.5, chance.random() < 0.5, chance.choice([0.0, 5.0, 20.0])
-    return RouteNature(name, smtp=False, key=key, look_up=look_up, lag_s=lag_s)
+    batch = BATCHES.get(lag_s, 1) if look_up and not key else 1
+    return RouteNature(name, smtp=False, key=key, look_up=look_up, lag_s=lag_s, batch=batch)
 
 
 def draw_settings(chance: random.Random, nature: RouteNature) -> dict[str, object]:
@@ -141,7 +147,20 @@ def draw_settings(chance: random.Random, nature: RouteNature) -> dict[str, objec
         "connect_timeout": "1s",
         "concurrency": chance.choice([1, 3, 10]),
     }
-    return settings | (_smtp_settings(chance, nature) if nature.smtp else _http_settings(nature))
+    if nature.smtp:
+        return settings | _smtp_settings(chance, nature)
+    return settings | (_http_settings(nature) if nature.batch == 1 else _postmark_settings(nature))
+
+
+def _postmark_settings(nature: RouteNature) -> dict[str, object]:
+    return {
+        "provider": "postmark",
+        "url": f"http://{nature.host}",
+        "api_key": PASSWORD,
+        "batch": nature.batch,
+        "concurrency": 10,  # a call that several share takes so many of these
+        "look_up_lag": f"{nature.lag_s + 8}s",
+    }
 
 
 def _http_settings(nature: RouteNature) -> dict[str, object]:
@@ -176,7 +195,8 @@ def _smtp_settings(chance: random.Random, nature: RouteNature) -> dict[str, obje
 def draw_api(chance: random.Random, nature: RouteNature, started_at: float, faults_until_s: float) -> SandboxApi:
     """The provider behind the route."""
     faults = [_draw_fault(chance, nature, faults_until_s) for _ in range(chance.randint(1, 6))]
-    return SandboxApi(
+    kind = SandboxApi if nature.batch == 1 else PostmarkSandbox
+    return kind(
         Ledger(),
         FaultPlan(faults),
         chance=random.Random(chance.random()),

@@ -23,6 +23,7 @@ from posthouse.core.policy import Priority
 from posthouse.core.sends import Change, SendState
 from posthouse.core.settlement import release
 from posthouse.core.suppression import Suppression, SuppressionCause
+from posthouse.providers import api
 from posthouse.providers.port import OutgoingMessage
 from posthouse.store import events as store_events
 from posthouse.store.taking import ClaimedSend
@@ -185,12 +186,15 @@ BROKEN = {
     "events resolve nothing": Broken(
         invariants.nobody_is_asked_what_an_event_has_told, store_events, "resolve", lambda *_: None, 0
     ),
+    "a batch whose answer is lost is taken for refused": Broken(
+        invariants.nothing_is_doubled_silently, api, "for_each", lambda _: None, 10
+    ),
     "calls are not noted": Broken(invariants.every_message_came_by_a_call_that_was_noted, Noting, "send", unseen, 3),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_each_invariant_about_gates_finds_the_part_that_is_broken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_invariant_finds_the_part_that_is_broken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = BROKEN[name]
     monkeypatch.setattr(broken.owner, broken.part, broken.by)
     seeds = range(broken.seed, broken.seed + WORLDS_MAX)

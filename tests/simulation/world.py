@@ -67,8 +67,8 @@ CROWD_S = 20.0
 CROWDED_PRIORITIES = {"default": Priority.NORMAL, "code": Priority.URGENT, "news": Priority.BULK}
 """Of each type, in crowded worlds; in the others they are drawn."""
 
-FIRST_NEWS, FIRST_CODE, LAST_CODE = 1000, 2000, 2999
-"""The numbers of a crowd's emails."""
+FIRST_NEWS, FIRST_CODE, LAST_CODE, FIRST_OF_BURST = 1000, 2000, 2999, 3000
+"""The numbers of a crowd's emails, and of those that are asked for together."""
 
 RUSH = 1000
 """Calls at once, more than any route allows."""
@@ -137,6 +137,7 @@ class Simulation:
             for happening in (
                 self._applications(),
                 self._crowd(),
+                self._bursts(),
                 self._ask_for_notices(),
                 self._people(),
                 self._troubles(),
@@ -320,6 +321,20 @@ class Simulation:
         for number in range(chance.randint(15, 70)):
             await asyncio.sleep(chance.choice([0.0, 0.0, chance.uniform(0, 2)]))
             self._enqueue(self._plain_email(FIRST_CODE + number, "code"), commit=True)
+
+    async def _bursts(self) -> None:
+        """Several emails at once, so that they may share a call where a route takes several by one: as a crowd does."""
+        if self.world.crowded or not any(nature.batch > 1 for nature in self.world.natures.values()):
+            return
+        chance, numbers = random.Random(self._seed), itertools.count(FIRST_OF_BURST)
+        for _ in range(chance.randint(1, 5)):
+            await asyncio.sleep(chance.uniform(0, self.world.faults_until_s / 5))
+            type_ = chance.choice(["default", "news"])
+            for number in itertools.islice(numbers, chance.randint(2, 20)):
+                to = recipient(chance, number)
+                self._enqueue(
+                    Email(key=f"email-{number}", to=to, type=type_, subject=f"Number {number}", text="Hi"), commit=True
+                )
 
     def _plain_email(self, number: int, type_: str) -> Email:
         service = self._chance.choice([None, None, None, *SERVICES])

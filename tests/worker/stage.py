@@ -77,6 +77,9 @@ class Scripted:
         self.called.append(message.to[0].email)
         return await self._answer(message)
 
+    async def send_together(self, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
+        raise NotImplementedError
+
     async def look_up(self, message: OutgoingMessage) -> LookUp:
         raise NotImplementedError
 
@@ -184,10 +187,10 @@ class Stage:
         }
         self._config = parse_config(document, environment={})
 
-    def sandbox(self, route: str, *faults: str, **settings: Any) -> SandboxApi:
+    def sandbox(self, route: str, *faults: str, kind: type[SandboxApi] = SandboxApi, **settings: Any) -> SandboxApi:
         """The provider behind a route; its faults' schedule begins now."""
         plan = FaultPlan([parse_fault(text) for text in faults])
-        api = SandboxApi(Ledger(), plan, chance=random.Random(1), started_at=self.now(), **settings)
+        api = kind(Ledger(), plan, chance=random.Random(1), started_at=self.now(), **settings)
         self.apis[route] = api
         return api
 

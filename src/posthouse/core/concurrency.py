@@ -77,13 +77,20 @@ def tells(verdict: Verdict) -> bool | None:
     return False if unanswered or verdict.outcome is Outcome.THROTTLED else None
 
 
-def ended(state: Adaptive, latency_s: float, ok: bool, in_flight: int, now: float, maximum: int) -> Adaptive:
-    """What is known after a call; `in_flight` counts it too."""
+def ended(
+    state: Adaptive, latency_s: float, ok: bool, in_flight: int, now: float, maximum: int, *, shared: bool = False
+) -> Adaptive:
+    """What is known after a call; `in_flight` counts it too.
+
+    One that several sends `shared` takes the longer the more they are, so its latency says nothing; that it was taken
+    does.
+    """
     if now - latency_s <= state.changed_at:
         return state
     if not ok:
         return _shrunk(state, FAILED, now)
-    state = replace(state, samples=(*state.samples, latency_s), peak=max(state.peak, in_flight))
+    told_s = (state.baseline_s or latency_s) if shared else latency_s
+    state = replace(state, samples=(*state.samples, told_s), peak=max(state.peak, in_flight))
     enough = max(FIRST_SAMPLES_MIN if state.doubles else SAMPLES_MIN, state.allowed(maximum))
     return _judged(state, now, maximum) if len(state.samples) >= enough else state
 

@@ -79,6 +79,7 @@ class RouteFacts:
     total_concurrency: int | None = None  # the same over all of them; None: no limit but each one's own
     kind: str = ""  # its provider's name
     bounce_address: str = ""  # of each send's own, with `{id}`; empty: bounces say in other ways which send
+    batch_max: int = 1  # the most messages that share one call
 
 
 REPLAY_BACKOFF: Final = Backoff(first_s=2.0, max_s=120.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -21,6 +22,8 @@ from posthouse.core.policy import RouteFacts
 from posthouse.errors import ConfigError
 from posthouse.providers.answer_paths import ABSENT, at, id_at, message_id_in
 from posthouse.providers.auth import Auth
+from posthouse.providers.batch import BatchCall, fitting, for_each
+from posthouse.providers.batch import Payload as Payload
 from posthouse.providers.body import Body, encoded
 from posthouse.providers.carrying import Mail, Room, not_carried, refused_by_settings
 from posthouse.providers.credential import Credential
@@ -28,18 +31,10 @@ from posthouse.providers.look_ups import LookUpSteps, Question
 from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.remaining import for_those_left
-from posthouse.providers.transport import HttpAnswer, HttpFailure, HttpRequest, Transport
+from posthouse.providers.transport import ANSWER_BYTES_MAX, HttpAnswer, HttpFailure, HttpRequest, Transport
 
 Options = Mapping[str, Any]
 """What an email asks of this route alone: its own `options`, joined."""
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """A body as it leaves. The same message must give the same bytes every time."""
-
-    content_type: str
-    content: bytes
 
 
 def as_json(fields: Any, _: OutgoingMessage) -> Payload:
@@ -92,6 +87,7 @@ class Api:
     message_id: str = "id"  # where the answer has it: `messages.0.id` or `header:x-message-id`
     complete: Callable[[Verdict, Any, OutgoingMessage], Verdict] = _as_judged  # an acceptance, with the answer's JSON
     look_up: LookUpCall | LookUpSteps | None = None
+    batch: BatchCall | None = None  # several messages by one call, where they may differ in everything
     health_url: str | None = None
 
 
@@ -122,6 +118,7 @@ class ApiProvider:
             concurrency=route.concurrency,
             total_concurrency=route.total_concurrency,
             kind=api.kind,
+            batch_max=api.batch.most if api.batch else 1,
         )
 
     @cached_property
@@ -142,15 +139,58 @@ class ApiProvider:
         message = for_those_left(message)
         if lost := self._lost(message):
             return not_carried(lost)
-        api = self._api
-        payload = api.encode(api.body.fields(message, own_options(message.options, self._facts)), message)
+        api, payload = self._api, self._payload(message)
         headers = {"Content-Type": payload.content_type}
         if api.key_header:
             headers[api.key_header] = message.idempotency_key
         verdict, answer = await self._call(api.method, api.url, headers, payload.content)
-        if verdict.outcome is not Outcome.ACCEPTED or answer is None:
-            return verdict
-        return api.complete(self._with_message_id(verdict, answer), read_json(_text(answer)), message)
+        return verdict if answer is None else self._completed(verdict, answer, message)
+
+    async def send_together(self, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
+        """Makes one call for as many of the messages as fit into it."""
+        batch = self._api.batch
+        if batch is None:
+            raise AssertionError(f"the API of {self._api.kind} takes one message a call")
+        told: list[Verdict | None] = [None] * len(messages)
+        going: dict[int, tuple[OutgoingMessage, Payload]] = {}
+        for place, message in enumerate(map(for_those_left, messages)):
+            with suppress(Exception):  # a fault that this one alone meets: its own call will tell of it
+                if lost := self._lost(message):
+                    told[place] = not_carried(lost)
+                else:
+                    going[place] = message, self._payload(message)
+        places = fitting({place: len(payload.content) for place, (_, payload) in going.items()}, batch.bytes_max)
+        for place, verdict in zip(places, await self._shared(batch, [going[p] for p in places]), strict=True):
+            told[place] = verdict
+        return told
+
+    async def _shared(
+        self, batch: BatchCall, going: Sequence[tuple[OutgoingMessage, Payload]]
+    ) -> Sequence[Verdict | None]:
+        """The one call, and what it means for each of its messages."""
+        if not going:
+            return []
+        payload = batch.join([payload for _, payload in going])
+        verdict, answer = await self._call(
+            self._api.method,
+            batch.url,
+            {"Content-Type": payload.content_type},
+            payload.content,
+            max(ANSWER_BYTES_MAX, len(going) * batch.answer_bytes_each),
+        )
+        messages = [message for message, _ in going]
+        results = None if answer is None else batch.results(answer, messages)
+        if answer is None or results is None:
+            return [for_each(verdict)] * len(going)
+        return [self._result(result, answer, message) for result, message in zip(results, messages, strict=True)]
+
+    def _result(self, result: Answer | None, whole: HttpAnswer, message: OutgoingMessage) -> Verdict:
+        """What a shared call means for one of its messages, by the rules for an answer of its own."""
+        if result is None:
+            said = "the answer to the call for several has no usable result for this one"
+            return Verdict(Outcome.UNKNOWN, maybe_accepted=True, code=str(whole.status), text=said, rule="no result")
+        answer = HttpAnswer(result.status, whole.headers, result.text.encode())
+        return self._completed(self._judged(answer), answer, message)
 
     async def look_up(self, message: OutgoingMessage) -> LookUp:
         """Asks for the message under our id."""
@@ -192,6 +232,16 @@ class ApiProvider:
         if "_transport" in vars(self):
             await self._transport.close()
 
+    def _payload(self, message: OutgoingMessage) -> Payload:
+        fields = self._api.body.fields(message, own_options(message.options, self._facts))
+        return self._api.encode(fields, message)
+
+    def _completed(self, verdict: Verdict, answer: HttpAnswer, message: OutgoingMessage) -> Verdict:
+        """An acceptance with all that its answer has; any other verdict as it is."""
+        if verdict.outcome is not Outcome.ACCEPTED:
+            return verdict
+        return self._api.complete(self._with_message_id(verdict, answer), read_json(_text(answer)), message)
+
     def _lost(self, mail: Mail) -> list[str]:
         options = own_options(mail.options, self._facts)
         replaced = (
@@ -217,30 +267,38 @@ class ApiProvider:
         return step or LookUp(Found.UNSURE, text=f"{verdict.code} {verdict.text or 'no usable answer'}")
 
     async def _call(
-        self, method: str, url: str, headers: Mapping[str, str] = {}, body: bytes = b""
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> tuple[Verdict, HttpAnswer | None]:
         """One call, judged; and its answer, where one came."""
         try:
             let_in = self._credential.let_in()
         except ConfigError as error:
             return _no_credential(error), None
-        request = let_in.admitted(HttpRequest(method, url, {**self._headers, **headers}, body), self._now())
+        request = HttpRequest(method, url, {**self._headers, **headers}, body, answer_bytes_max)
+        request = let_in.admitted(request, self._now())
         answer = await self._transport.request(request, timeout_s=self._facts.timeout_s)
-        secrets = self._credential.secrets
         if isinstance(answer, HttpFailure):
-            return judge_failure(answer.phase, answer.code, answer.text, secrets=secrets), None
-        verdict = judge(
+            return judge_failure(answer.phase, answer.code, answer.text, secrets=self._credential.secrets), None
+        verdict = self._judged(answer)
+        if verdict.outcome is Outcome.MISCONFIGURED:  # not every API says 401 or 403 of a key that it refuses
+            self._credential.forget(let_in)
+        return verdict, answer
+
+    def _judged(self, answer: HttpAnswer) -> Verdict:
+        return judge(
             answer.status,
             answer.headers,
             _text(answer),
             answer.complete,
             self._now(),
             extra_rules=self._api.rules,
-            secrets=secrets,
+            secrets=self._credential.secrets,
         )
-        if verdict.outcome is Outcome.MISCONFIGURED:  # not every API says 401 or 403 of a key that it refuses
-            self._credential.forget(let_in)
-        return verdict, answer
 
 
 def found_at(found: str | None, message_id: str | None) -> Callable[[Answer, Any, OutgoingMessage], LookUp | None]:

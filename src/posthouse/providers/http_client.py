@@ -31,7 +31,6 @@ from posthouse.providers.transport import (
     system_detail,
 )
 
-ANSWER_BYTES_MAX: Final = 64 * 1024
 LARGE_BODY_BYTES: Final = 1024 * 1024  # from here on a body is written in pieces, so that the loop stays free
 
 
@@ -95,7 +94,7 @@ class AiohttpTransport:
             return _failure(error, call.left, _url(request.url))
         if not call.left:
             raise AssertionError("a request left without being marked: failures could not be told apart")
-        return await _read(response)
+        return await _read(response, request.answer_bytes_max)
 
     async def close(self) -> None:
         """Closes every connection. It may be called twice, and the transport used again."""
@@ -130,20 +129,20 @@ class AiohttpTransport:
         return self._timeouts[timeout_s]
 
 
-async def _read(response: aiohttp.ClientResponse) -> HttpAnswer:
-    """The answer with as much of its body as comes before the timeout and fits under the cap."""
+async def _read(response: aiohttp.ClientResponse, bytes_max: int) -> HttpAnswer:
+    """The answer with as much of its body as comes before the timeout and is at most `bytes_max`."""
     headers: dict[str, str] = {}
     for name, value in response.headers.items():
         headers.setdefault(name.lower(), value)
     body = bytearray()
     try:
-        while (chunk := await response.content.readany()) and len(body) <= ANSWER_BYTES_MAX:
+        while (chunk := await response.content.readany()) and len(body) <= bytes_max:
             body += chunk
     except (aiohttp.ClientError, OSError):
-        return HttpAnswer(response.status, headers, bytes(body[:ANSWER_BYTES_MAX]), complete=False)
+        return HttpAnswer(response.status, headers, bytes(body[:bytes_max]), complete=False)
     finally:
         response.close()  # a whole body has given its connection back already
-    return HttpAnswer(response.status, headers, bytes(body[:ANSWER_BYTES_MAX]), len(body) <= ANSWER_BYTES_MAX)
+    return HttpAnswer(response.status, headers, bytes(body[:bytes_max]), len(body) <= bytes_max)
 
 
 def _failure(error: Exception, left: bool, url: URL) -> HttpFailure:

@@ -52,8 +52,8 @@ class OutgoingMessage:
 class Provider(Protocol):
     """One configured route's way out.
 
-    `send` and `look_up` never raise for what the network or the provider does: that is a verdict. What they raise
-    is a fault in our code, and the worker treats it as an unknown outcome.
+    `send`, `send_together` and `look_up` never raise for what the network or the provider does: that is a verdict.
+    What they raise is a fault in our code, and the worker treats it as an unknown outcome.
     """
 
     @property
@@ -65,6 +65,13 @@ class Provider(Protocol):
 
     async def send(self, message: OutgoingMessage) -> Verdict:
         """Makes one call. Returns within the route's connect and total timeouts."""
+
+    async def send_together(self, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
+        """Makes one call for several messages, at most `facts.batch_max`: what it means for each, in their order.
+
+        None where it means nothing for a message, which was certainly not accepted: it could not go into the call, or
+        the call was refused as a whole, for whichever of them. It is to be sent by itself, with a leave of its own.
+        """
 
     async def look_up(self, message: OutgoingMessage) -> LookUp:
         """Asks the provider whether it has this send. Called only where `facts.can_look_up`."""

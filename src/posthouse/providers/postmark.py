@@ -6,7 +6,7 @@ Facts: postmarkapp.com/developer/api (email-api, messages-api, overview), as of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -20,7 +20,8 @@ from posthouse.providers.answer_paths import ABSENT, as_id, at
 from posthouse.providers.api import Api, LookUpCall, Options
 from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.auth import in_header
-from posthouse.providers.body import Body
+from posthouse.providers.batch import BatchCall
+from posthouse.providers.body import Body, encoded
 from posthouse.providers.carrying import Mail
 from posthouse.providers.limits import metadata_beyond, recipients_beyond, size_beyond, tags_beyond, words_beyond
 from posthouse.providers.mime import message_id_of
@@ -35,6 +36,11 @@ RECIPIENTS_MAX: Final = 50
 WORDS_BYTES_MAX: Final = 5_000_000
 SIZE_MAX: Final = 10_000_000
 TAG_CHARS_MAX: Final = 1000
+BATCH_MAX: Final = 500
+
+TOKEN_REFUSED: Final = 10
+REFUSALS: Final = frozenset({100, 300, 400, 401, 402, 403, 405, 406, 409, 410, 411, 412, 413, 429})
+"""Error codes that the rules below know: with them a message was certainly not taken."""
 
 BODY: Final = {
     "From": "{from}",
@@ -80,6 +86,15 @@ class PostmarkSettings(PostmarkWebhookSettings):
             "where nobody changed it, and 7 at least."
         ),
     )
+    batch: int = Field(
+        50,
+        ge=1,
+        le=BATCH_MAX,
+        description=(
+            "The most messages that share a call; 1 gives each its own. In a call that several share, each of them "
+            "counts for `concurrency`, so more than that never do."
+        ),
+    )
     metadata_pairs_max: int = Field(
         10, ge=1, description="The most metadata that Postmark takes, our own id being one pair; not certain."
     )
@@ -102,6 +117,8 @@ def postmark_api(settings: PostmarkSettings) -> Api:
         look_up=LookUpCall(
             url=partial(_search, settings), read=_found, lag_s=settings.look_up_lag, kept_s=settings.retention
         ),
+        # Postmark takes 50 MB in a batch. But a shared call has the time that the route gives one message.
+        batch=BatchCall(url=settings.at("/email/batch"), most=settings.batch, bytes_max=SIZE_MAX, read=_results),
         health_url=settings.health_url,
     )
 
@@ -142,6 +159,31 @@ def _found(answer: Answer, document: Any, message: OutgoingMessage) -> LookUp | 
     if at(messages, "0.Metadata") is not ABSENT and at(messages, f"0.Metadata.{OUR_ID}") != message.idempotency_key:
         return None
     return LookUp(Found.ACCEPTED, as_id(at(messages, "0.MessageID")), text="200")
+
+
+def _results(document: Any, messages: Sequence[OutgoingMessage]) -> Sequence[Answer | None] | None:
+    """A batch's results stand in the order of its messages."""
+    if not isinstance(document, list) or len(document) != len(messages):
+        return None
+    return [_result(item, message, messages) for item, message in zip(document, messages, strict=True)]
+
+
+def _result(item: Any, message: OutgoingMessage, messages: Sequence[OutgoingMessage]) -> Answer | None:
+    """One result as the answer to a single message. None where it is none, or names another message's recipients."""
+    if not isinstance(item, dict) or not ({"MessageID", "ErrorCode"} & item.keys()):
+        return None
+    named = str(item.get("To") or "").casefold()
+    if not _names(named, message) and any(_names(named, other) for other in messages):
+        return None
+    code = item.get("ErrorCode", 0)
+    if not isinstance(code, int):
+        return None
+    status = 401 if code == TOKEN_REFUSED else 422 if code in REFUSALS else 200
+    return Answer(status, encoded(item).decode())
+
+
+def _names(text: str, message: OutgoingMessage) -> bool:
+    return any(address.email.casefold() in text for address in message.to)
 
 
 _INACTIVE: Final = re.compile(

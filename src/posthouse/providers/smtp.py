@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
@@ -87,6 +87,10 @@ class SmtpProvider:
             return verdict
         except Broken as stop:
             return self._verdict(stop)
+
+    async def send_together(self, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
+        """One after the other: over SMTP each message is handed over by itself, and its session is kept anyway."""
+        return [await self.send(message) for message in messages]
 
     async def look_up(self, message: OutgoingMessage) -> LookUp:
         """SMTP has no way to ask."""

@@ -17,6 +17,8 @@ from typing import Final, Protocol
 
 from posthouse.core.answers import FailurePhase as FailurePhase
 
+ANSWER_BYTES_MAX: Final = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
@@ -26,6 +28,7 @@ class HttpRequest:
     url: str
     headers: Mapping[str, str] = field(repr=False)  # the credential is among them
     body: bytes = field(default=b"", repr=False)
+    answer_bytes_max: int = ANSWER_BYTES_MAX  # of the answer no more is read
 
 
 @dataclass(frozen=True, slots=True)

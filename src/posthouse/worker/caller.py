@@ -1,11 +1,12 @@
-"""Making one call for one send, and handing on what it means: to the settler, and to the route's health."""
+"""Making one call for one send or several, and handing on what it means: to the settler, and to the route's health."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from posthouse.core.outcome import Outcome, Verdict
@@ -20,6 +21,16 @@ from posthouse.worker.routes import Routes
 from posthouse.worker.settler import Settler, Written, nobody_waits
 
 log = logging.getLogger("posthouse.worker")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """What a call is made for: one send, and who hears of what became of it."""
+
+    claimed: ClaimedSend
+    message: OutgoingMessage
+    via: Via
+    written: Written
 
 
 class Caller:
@@ -44,20 +55,41 @@ class Caller:
         self._streaks: dict[str, RefusalStreak] = {}
         self._suspects: dict[str, Suspects] = {}
 
-    async def call(
-        self, claimed: ClaimedSend, route: str, message: OutgoingMessage, via: Via, written: Written
-    ) -> None:
-        """One call on one route, in a slot that its caller holds, to its end."""
+    async def call(self, route: str, *calls: Call) -> list[Call]:
+        """One call on one route for all of these, to its end; whoever makes it holds a slot for each.
+
+        Gives those for whom it means nothing, though they were certainly not accepted: each is to be sent by itself.
+        """
         started_at = self._now()
-        verdict = await self._verdict(route, message)
+        verdicts = await self._verdicts(route, [call.message for call in calls])
         ended_at = self._now()
-        verdict, revived = self._judge(claimed, route, verdict)
-        attempt = Attempt(claimed.state.id, claimed.state.fence, route, started_at, ended_at, verdict, via)
-        self._settler.add(self._report(claimed, attempt), written)
+        told = [(call, verdict) for call, verdict in zip(calls, verdicts, strict=True) if verdict is not None]
+        told.sort(key=lambda each: each[1].outcome is not Outcome.ACCEPTED)
+        judged = []
+        for call, verdict in told:
+            judged.append(self._settle(call, route, verdict, started_at, ended_at))
+            if told[0][1].outcome is Outcome.ACCEPTED:  # then a refusal beside it is the message's own affair
+                self._judge(told[0][0].claimed, route, told[0][1])
+        latency_s, shared = ended_at - started_at, len(calls) > 1
+        for each in _news(judged):
+            await self._routes.note(route, each, latency_s, ended_at, self._chance.random(), shared=shared)
+        apart = [call for call, verdict in zip(calls, verdicts, strict=True) if verdict is None]
+        if apart:
+            log.warning(
+                "route %s: %d of the %d sends of one call go by themselves; it was refused as a whole, or had no room",
+                *(route, len(apart), len(calls)),
+            )
+        return apart
+
+    def _settle(self, call: Call, route: str, verdict: Verdict, started_at: float, ended_at: float) -> Verdict:
+        """Hands on what a call means for one send, and for earlier ones; how it counts."""
+        state = call.claimed.state
+        verdict, revived = self._judge(call.claimed, route, verdict)
+        attempt = Attempt(state.id, state.fence, route, started_at, ended_at, verdict, call.via)
+        self._settler.add(self._report(call.claimed, attempt), call.written)
         for report in revived:
             self._settler.add(report, nobody_waits)
-        for each in (verdict, *(remainder.verdict for remainder in verdict.remainders)):
-            await self._routes.note(route, each, ended_at - started_at, ended_at, self._chance.random())
+        return verdict
 
     def _judge(self, claimed: ClaimedSend, route: str, verdict: Verdict) -> tuple[Verdict, list[Report]]:
         """The verdict as it counts after those before it, and the earlier sends to revive."""
@@ -73,17 +105,22 @@ class Caller:
         self._refused_fences = {send_id: fence for send_id, fence in self._refused_fences.items() if send_id in alike}
         return verdict, reports
 
-    async def _verdict(self, route: str, message: OutgoingMessage) -> Verdict:
+    async def _verdicts(self, route: str, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
+        provider = self.providers[route]
         try:
-            return await self.providers[route].send(message)
+            if len(messages) == 1:
+                return [await provider.send(messages[0])]
+            return _one_for_each(messages, await provider.send_together(messages))
         except asyncio.CancelledError:
             # Only a shutdown that ran out of grace cancels a call; it may have been accepted.
-            return Verdict(
+            lost = Verdict(
                 Outcome.UNKNOWN, maybe_accepted=True, code="cut_off", text="the worker was stopped in mid-call"
             )
         except Exception as error:
-            log.exception("a fault in the provider of route %s, send %d", route, message.send_id)
-            return Verdict(Outcome.UNKNOWN, maybe_accepted=True, code="fault", text=f"{type(error).__name__}: {error}")
+            ids = ", ".join(str(message.send_id) for message in messages)
+            log.exception("a fault in the provider of route %s, send %s", route, ids)
+            lost = Verdict(Outcome.UNKNOWN, maybe_accepted=True, code="fault", text=f"{type(error).__name__}: {error}")
+        return [lost] * len(messages)
 
     def _report(self, claimed: ClaimedSend, attempt: Attempt) -> Report:
         policy = self.policies[claimed.state.type]
@@ -91,3 +128,15 @@ class Caller:
             settle, attempt=attempt, policy=policy, now=attempt.ended_at, chance=self._chance.random()
         )
         return Report(attempt.send_id, attempt.fence, decide, attempt)
+
+
+def _one_for_each(messages: Sequence[OutgoingMessage], verdicts: Sequence[Verdict | None]) -> Sequence[Verdict | None]:
+    if len(verdicts) != len(messages):
+        raise ValueError(f"{len(verdicts)} verdicts for {len(messages)} messages")
+    return verdicts
+
+
+def _news(verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
+    """What one call says about its route: each thing once, however many messages it says it of."""
+    every = (each for verdict in verdicts for each in (verdict, *(left.verdict for left in verdict.remainders)))
+    return {(each.outcome, each.subject, each.code, each.rule): each for each in every}.values()

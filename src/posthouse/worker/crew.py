@@ -20,6 +20,7 @@ from posthouse.store.store import Store
 from posthouse.store.threads import StoreExecutor
 from posthouse.worker.alarm import Alarm, AlarmSettings
 from posthouse.worker.backlog import BacklogWatch
+from posthouse.worker.batches import Batches
 from posthouse.worker.caller import Caller
 from posthouse.worker.canaries import Canaries, CanarySettings
 from posthouse.worker.claims import Claims
@@ -107,7 +108,8 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     gates = Gates(parts.store.switches, access, now)
     pace = Pace(parts.pace, gates, parts.store.pacing, access, alarm, now)
     check = SuppressionCheck(parts.store.suppressions, access, parts.policies, now)
-    starter = Starter(claims, caller, routes, pace, gates, settler, parts.renderer, files, check, pulse, now)
+    batches = Batches(caller, parts.policies, facts)
+    starter = Starter(claims, caller, batches, routes, pace, gates, settler, parts.renderer, files, check, pulse, now)
     reconciler = Reconciler(
         claims, caller, routes, pace, gates, settler, parts.renderer, files, check, pulse, now, parts.chance
     )

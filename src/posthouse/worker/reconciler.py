@@ -20,7 +20,7 @@ from posthouse.errors import DatabaseUnavailable
 from posthouse.providers.port import OutgoingMessage
 from posthouse.store.queue import Report
 from posthouse.store.taking import ClaimedSend
-from posthouse.worker.caller import Caller
+from posthouse.worker.caller import Call, Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.files import Files
 from posthouse.worker.gates import Gates
@@ -149,7 +149,7 @@ class Reconciler:
                 if again_at is not None:
                     self._report(state, partial(waited, at=again_at, reason=chosen.reason))
                     return
-                await self._caller.call(taken, facts.name, message, Via.REPLAY, nobody_waits)
+                await self._caller.call(facts.name, Call(taken, message, Via.REPLAY, nobody_waits))
             else:
                 asked_at = self._now()
                 answer = await self._look_up(facts, message)

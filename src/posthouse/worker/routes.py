@@ -182,9 +182,11 @@ class Routes:
         log.warning("the credential of route %s has changed; it is tried again", route)
         self.freed.set()
 
-    async def note(self, route: str, verdict: Verdict, latency_s: float, now: float, chance: float) -> None:
-        """Lets a call change the route's health, here at once and for all workers."""
-        self._learn(route, verdict, latency_s, now)
+    async def note(
+        self, route: str, verdict: Verdict, latency_s: float, now: float, chance: float, *, shared: bool = False
+    ) -> None:
+        """Lets a call change the route's health, here at once and for all workers. `shared`: by several sends."""
+        self._learn(route, verdict, latency_s, now, shared)
         known, tally = self.health.get(route, RouteHealth(route)), self._tallies.get(route, Tally())
         succeeded = counts(verdict) is False
         news = partial(after_call, verdict=verdict, worker=self._worker, now=now, chance=chance)
@@ -207,11 +209,11 @@ class Routes:
             self.health[route] = await self._access.run(self._control.change_route, route, decide, now)
         self._tell(known, self.health[route], now)
 
-    def _learn(self, route: str, verdict: Verdict, latency_s: float, now: float) -> None:
+    def _learn(self, route: str, verdict: Verdict, latency_s: float, now: float, shared: bool) -> None:
         """How many calls at once the route takes well, from how long this one took."""
         if (told := tells(verdict)) is not None:
-            maximum = self.facts[route].concurrency
-            self._adaptive[route] = ended(self._adaptive[route], latency_s, told, self._used[route], now, maximum)
+            known, maximum = self._adaptive[route], self.facts[route].concurrency
+            self._adaptive[route] = ended(known, latency_s, told, self._used[route], now, maximum, shared=shared)
 
     def _tell(self, before: RouteHealth, after: RouteHealth, now: float) -> None:
         """In the log each change once; the alarm is told again as long as it lasts, and keeps quiet where it should."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from posthouse.content import Content
 from posthouse.core.sends import Change, SendState, Via
 from posthouse.core.settlement import end_life, refuse, release, suppress
 from posthouse.core.suppression import why_not
 from posthouse.errors import DatabaseUnavailable
-from posthouse.providers.port import OutgoingMessage
 from posthouse.store.queue import Report
 from posthouse.store.taking import ClaimedSend
-from posthouse.worker.caller import Caller
+from posthouse.worker.batches import Batch, Batches
+from posthouse.worker.caller import Call, Caller
 from posthouse.worker.claims import Claims
 from posthouse.worker.files import Files
 from posthouse.worker.gates import Gates
@@ -39,6 +39,8 @@ NOT_READ_WAIT_S: Final = 10.0
 
 log = logging.getLogger("posthouse.worker")
 
+Ready = TypeVar("Ready")
+
 
 class Starter:
     """Starts claimed sends, each as a task of its own. Every claim ends in a report to the settler."""
@@ -47,6 +49,7 @@ class Starter:
         self,
         claims: Claims,
         caller: Caller,
+        batches: Batches,
         routes: Routes,
         pace: Pace,
         gates: Gates,
@@ -59,6 +62,7 @@ class Starter:
     ) -> None:
         self._claims = claims
         self._caller = caller
+        self._batches = batches
         self._routes = routes
         self._pace = pace
         self._gates = gates
@@ -83,30 +87,36 @@ class Starter:
 
     async def _dispatch(self, claimed: ClaimedSend, slot: Slot | None) -> None:
         """From a claim to a call, or to the reason why there is none."""
-        state = claimed.state
         async with AsyncExitStack() as held:  # until the call has ended
-            try:
-                prepared = await self._prepare(claimed, slot, held)
-            except CannotRender as error:
-                self._settle(state, partial(refuse, reason=str(error)))
-            except DatabaseUnavailable:
-                self._settle(state, partial(release, again_at=self._now() + NOT_READ_WAIT_S))
-            except asyncio.CancelledError:  # a shutdown that ran out of grace
-                self._settle(state, partial(release, again_at=self._now()))
-                raise
-            except Exception as error:
-                log.exception("send %d (%s) can't be prepared", state.id, claimed.key)
-                self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
-            else:
-                if prepared is not None:
-                    route, message, claimed = prepared
-                    await self._caller.call(claimed, route, message, Via.SEND, partial(self._written, state))
+            prepared = await self._unless_in_vain(claimed, self._prepare(claimed, slot, held))
+            if prepared is None or await self._batches.made(*prepared):
+                return
+            batch, call = prepared
+            if await self._unless_in_vain(claimed, self._may_go_by_itself(batch.route, call)):
+                await self._caller.call(batch.route, call)
+
+    async def _unless_in_vain(self, claimed: ClaimedSend, preparing: Coroutine[Any, Any, Ready]) -> Ready | None:
+        """What was prepared for a call; None where it could not be, and then that is settled."""
+        state = claimed.state
+        try:
+            return await preparing
+        except CannotRender as error:
+            self._settle(state, partial(refuse, reason=str(error)))
+        except DatabaseUnavailable:
+            self._settle(state, partial(release, again_at=self._now() + NOT_READ_WAIT_S))
+        except asyncio.CancelledError:  # a shutdown that ran out of grace
+            self._settle(state, partial(release, again_at=self._now()))
+            raise
+        except Exception as error:
+            log.exception("send %d (%s) can't be prepared", state.id, claimed.key)
+            self._settle(state, partial(refuse, reason=f"it can't be prepared: {type(error).__name__}: {error}"))
+        return None
 
     async def _prepare(
         self, claimed: ClaimedSend, slot: Slot | None, held: AsyncExitStack
-    ) -> tuple[str, OutgoingMessage, ClaimedSend] | None:
-        """The route and the message of a call that may begin now, and its send, perhaps without some recipients; None
-        where it may not, and then that is settled.
+    ) -> tuple[Batch, Call] | None:
+        """A call, perhaps without some recipients, and the batch by which it goes; None where it may not begin, and
+        then that is settled.
 
         The route's place and the message's files are `held`. Raises CannotRender, DatabaseUnavailable.
         """
@@ -133,11 +143,25 @@ class Starter:
         own = slot if route == state.route else None
         if not await self._on_time(claimed, route, own, len(message.recipients)):
             return None
-        if self._now() - asked_at > FRESH_S and not await self._check.is_clear(state.type, content):
-            # Whoever was suppressed during so long a wait is seen to by the next claim.
-            self._settle(state, partial(release, again_at=self._now()))
+        if self._now() - asked_at > FRESH_S and not await self._still_clear(claimed, content):
             return None
-        return (route, message, claimed) if self._may_begin(claimed, (route,)) else None
+        call = Call(claimed, message, Via.SEND, partial(self._written, state))
+        return await self._batches.join(route, call, partial(self._may_begin, claimed, (route,))), call
+
+    async def _may_go_by_itself(self, route: str, call: Call) -> bool:
+        """Whether a second call may begin: it needs leave of its own. If not, that is settled."""
+        claimed = call.claimed
+        if not await self._on_time(claimed, route, None, len(call.message.recipients)):
+            return False
+        clear = await self._still_clear(claimed, self._renderer.content(claimed.body))
+        return clear and self._may_begin(claimed, (route,))
+
+    async def _still_clear(self, claimed: ClaimedSend, content: Content) -> bool:
+        """Whether all may still get it after a wait. If not, the send is given back: its next claim sees to it."""
+        clear = await self._check.is_clear(claimed.state.type, content)
+        if not clear:
+            self._settle(claimed.state, partial(release, again_at=self._now()))
+        return clear
 
     async def _spare(self, claimed: ClaimedSend, content: Content) -> tuple[ClaimedSend, Content] | None:
         """The send without those who must not get it; None where that is nobody's any more, and then that is settled.
