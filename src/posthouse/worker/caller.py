@@ -16,6 +16,7 @@ from posthouse.core.settlement import revive, settle
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.store.queue import Report
 from posthouse.store.taking import ClaimedSend
+from posthouse.worker.group_watch import GroupWatch
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import Settler, Written, nobody_waits
 
@@ -31,6 +32,7 @@ class Caller:
         policies: Mapping[str, TypePolicy],
         routes: Routes,
         settler: Settler,
+        groups: GroupWatch,
         now: Callable[[], float],
         chance: random.Random,
     ) -> None:
@@ -38,6 +40,7 @@ class Caller:
         self.policies = policies
         self._routes = routes
         self._settler = settler
+        self._groups = groups
         self._now = now
         self._chance = chance
         self._refused_fences: dict[int, int] = {}
@@ -54,6 +57,7 @@ class Caller:
         verdict, revived = self._judge(claimed, route, verdict)
         attempt = Attempt(claimed.state.id, claimed.state.fence, route, started_at, ended_at, verdict, via)
         self._settler.add(self._report(claimed, attempt), written)
+        self._groups.note(claimed.lane, route, verdict, ended_at)
         for report in revived:
             self._settler.add(report, nobody_waits)
         for each in (verdict, *(remainder.verdict for remainder in verdict.remainders)):
