@@ -29,6 +29,7 @@ from posthouse import outbox
 from posthouse.config import Config, load_config
 from posthouse.core.canary import canaries, canary_policies
 from posthouse.core.cap_policy import CapPolicy, cap_policy
+from posthouse.core.group_health import health_policy
 from posthouse.core.lanes import lane_name, type_of
 from posthouse.core.outcome import Verdict
 from posthouse.core.outlook import Outlook, outlook
@@ -358,6 +359,7 @@ class App:
             chance=self.chance,
             pace=self.pace,
             caps=self.caps,
+            health=health_policy(self.config),
             alarm=AlarmSettings(
                 quiet_s=alerts.quiet,
                 transport=open_transport(TransportOptions()) if alerts.url else None,

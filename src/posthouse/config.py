@@ -19,6 +19,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from posthouse.errors import ConfigError
+from posthouse.group_settings import GroupSettings as GroupSettings
+from posthouse.group_settings import HealthSettings as HealthSettings
 from posthouse.process_settings import MailboxSettings as MailboxSettings
 from posthouse.process_settings import WebSettings as WebSettings
 from posthouse.process_settings import WorkerSettings as WorkerSettings
@@ -142,14 +144,6 @@ class ServiceSettings(Settings):
     rate: RateValue | None = Field(None, description="Its sends at most, over all workers, such as `20/second`.")
     quota: RateValue | None = Field(
         None, description="Its sends at most in a rolling window, such as `5000/hour`; at 80 % of it people are told."
-    )
-
-
-class GroupSettings(Settings):
-    """`[groups.NAME]`: one mailbox group, such as `gmail` or `microsoft`."""
-
-    rate: RateValue | None = Field(
-        None, description="Sends at most to mailboxes of this group, on each route, over all workers."
     )
 
 
@@ -320,6 +314,7 @@ class Config(Settings):
     mailboxes: dict[str, MailboxSettings] = Field(
         default_factory=dict, description="`[mailboxes.NAME]`, one a mailbox that bounces come to."
     )
+    health: HealthSettings = Field(HealthSettings(), description="`[health]`.")
     outbox: OutboxSettings = Field(OutboxSettings(), description="`[outbox]`.")
     worker: WorkerSettings = Field(WorkerSettings(), description="`[worker]`.")
     web: WebSettings = Field(WebSettings(), description="`[web]`.")
@@ -435,6 +430,7 @@ def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
         "services": ServiceSettings,
         "groups": GroupSettings,
         "mailboxes": MailboxSettings,
+        "health": HealthSettings,
         "outbox": OutboxSettings,
         "worker": WorkerSettings,
         "web": WebSettings,

@@ -253,7 +253,19 @@ def test_status_counts_what_is_open(shell: Shell, put: Put) -> None:
     assert [(lane["lane"], lane["pending"], lane["due"]) for lane in document["lanes"]] == [("default", 2, 1)]
     assert document["oldest_due_s"] > 0
     assert list(document) == [
-        *("at", "database", "sends", "oldest_due_s", "workers", "routes", "switches", "caps", "quotas", "lanes"),
+        *(
+            "at",
+            "database",
+            "sends",
+            "oldest_due_s",
+            "workers",
+            "routes",
+            "switches",
+            "slowed",
+            "caps",
+            "quotas",
+            "lanes",
+        ),
         *("outcomes", "problems"),
     ]
 

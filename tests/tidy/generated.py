@@ -23,6 +23,7 @@ from posthouse.config import (
     AlertSettings,
     Config,
     GroupSettings,
+    HealthSettings,
     MailboxSettings,
     OutboxSettings,
     RetentionSettings,
@@ -144,6 +145,11 @@ def sections() -> list[Section]:
             "`[mailboxes.NAME]`",
             MailboxSettings,
             "One table for each mailbox that [bounces come to](returned-mail.md), read by `posthouse bounce`.",
+        ),
+        Section(
+            "`[health]`",
+            HealthSettings,
+            "When a mailbox group gets less for a while. See [health by group](operations.md#mailbox-groups).",
         ),
         Section("`[outbox]`", OutboxSettings, "What may wait. See [caps](operations.md#caps)."),
         Section(

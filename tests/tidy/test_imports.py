@@ -20,7 +20,7 @@ LADDER: Final = (
     ("providers", "returned", "store"),
     ("core",),
     ("config",),
-    ("process_settings",),
+    ("process_settings", "group_settings"),
     ("setting_values",),  # a sender is an address of the message model
     ("email",),
     ("raw", "fields", "content"),

@@ -22,6 +22,7 @@ from posthouse.config import Config, parse_config
 from posthouse.content import Content
 from posthouse.core.canary import canaries, canary_policies
 from posthouse.core.cap_policy import cap_policy
+from posthouse.core.group_health import health_policy
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.pace_policy import pace_policy
 from posthouse.core.policy import RouteFacts, type_policies
@@ -227,6 +228,7 @@ class Stage:
             chance=self._chance,
             pace=pace_policy(config),
             caps=cap_policy(config),
+            health=health_policy(config),
             alarm=self.alarm,
             canaries=CanarySettings(canaries(config), self._outbox(config, process)),
         )

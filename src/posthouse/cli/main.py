@@ -39,7 +39,15 @@ MODULES: Final = {
         "unsuppress": "suppression",
         "route": "route",
     },
-    ASK: {"status": "status", "find": "find", "show": "show", "plan": "plan", "suppressions": "suppression"},
+    ASK: {
+        "status": "status",
+        "find": "find",
+        "show": "show",
+        "groups": "groups",
+        "faults": "groups",
+        "plan": "plan",
+        "suppressions": "suppression",
+    },
 }
 """The module of each command, which has it by its own name; in the panels and the order in which help shows them."""
 

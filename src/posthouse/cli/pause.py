@@ -9,8 +9,9 @@ import typer
 from posthouse.app import App
 from posthouse.cli.failures import WrongUsage
 from posthouse.cli.invocation import Invocation
-from posthouse.cli.moments import coming, duration_option, iso
+from posthouse.cli.moments import coming, duration, duration_option, iso
 from posthouse.cli.output import Answer, Json, count
+from posthouse.core.slowdown import LEFT_ALONE_S
 from posthouse.core.switches import PACED_FOR_S, Scope, Switch, Switches
 
 _NAME: Final = {"metavar": "NAME", "show_default": False}
@@ -56,12 +57,20 @@ def resume(
     lane: LaneOption = None,
     everything: AllOption = False,
 ) -> Answer:
-    """Send what was paused again, slowly at first."""
+    """Send what was paused again, slowly at first; or end the slow-down of a mailbox group."""
     scope, value = _scope(type_, service, campaign, group, lane, everything)
     app, now = call.app, call.app.store.ledger.now()
-    app.store.switches.resume(scope, value, who=call.who, now=now)
-    line = f"{_named(scope, value)} is resumed; its mail comes back within {PACED_FOR_S:.0f} s, slowly at first."
-    return Answer({"scope": scope.value, "value": value, "resumed_at": iso(now)}, [line])
+    was_paused = app.store.switches.resume(scope, value, who=call.who, now=now)
+    name = _named(scope, value)
+    still = [row for row in app.store.group_health.slowdowns() if scope is Scope.GROUP and row.group == value]
+    lines = [
+        f"{name} is resumed; its mail comes back within {PACED_FOR_S:.0f} s, slowly at first."
+        if was_paused
+        else f"{name} is slowed no more, and is left alone for {duration(LEFT_ALONE_S)}.",
+        *(f"Still, {row.words}. The same command again ends that too." for row in still),
+    ]
+    document: Json = {"scope": scope.value, "value": value, "resumed_at": iso(now), "was_paused": was_paused}
+    return Answer(document, lines)
 
 
 def _scope(

@@ -20,6 +20,7 @@ from posthouse.content import Content, StoredFile
 from posthouse.core.pace import Limit, in_the_way
 from posthouse.core.policy import Category, TypePolicy
 from posthouse.core.routing import RouteHealth, route_plan
+from posthouse.core.slowdown import Slowdowns
 from posthouse.core.switches import Switches
 from posthouse.store.ledger import Story
 
@@ -95,7 +96,8 @@ def _limited_by(
     if route is None:
         return None
     states = {row.name: row.state for row in app.store.pacing.rows()}
-    return in_the_way(app.pace.limits(story.send["lane"], route, now), states, now)
+    lane, slowdowns = story.send["lane"], Slowdowns(app.store.group_health.slowdowns())
+    return in_the_way([*app.pace.limits(lane, route, now), *slowdowns.limits(lane, route)], states, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from posthouse.app import App
-from posthouse.cli.moments import coming, duration
-from posthouse.cli.output import count
+from posthouse.cli.moments import coming, duration, iso
+from posthouse.cli.output import Json, count
 from posthouse.core.cap_policy import OUTBOX, Backlog, CapPolicy, Full, refused_words, setting_of
 from posthouse.core.pace import Limit, LimitState
 from posthouse.core.quotas import opens_at, used
 from posthouse.core.routing import FOR_EVER, RouteHealth, RouteState
+from posthouse.core.slowdown import Slowdown
 from posthouse.core.switches import Switch
 from posthouse.store.control import WorkerRow
 from posthouse.store.ledger import LaneDepth
@@ -33,6 +34,7 @@ class Whole:
     routes: Mapping[str, RouteHealth]  # every configured route, and those that the table knows
     workers: Sequence[WorkerRow]
     switches: Sequence[Switch]  # what people keep closed now
+    slowed: Sequence[Slowdown]  # mailbox groups
     outcomes: Mapping[str, int]  # of the last RECENT_S
     types: frozenset[str]  # configured here
     caps: CapPolicy
@@ -83,6 +85,7 @@ def look(app: App) -> Whole:
         routes=known | control.route_health(),
         workers=control.workers(),
         switches=closed_now(app.store, now),
+        slowed=app.store.group_health.slowdowns(),
         outcomes=ledger.recent_outcomes(now - RECENT_S),
         types=frozenset(app.policies),
         caps=app.caps,
@@ -95,6 +98,20 @@ def look(app: App) -> Whole:
 def closed_now(store: Store, now: float) -> list[Switch]:
     """The kill switches that keep something closed."""
     return [row.switch for row in store.switches.rows() if row.resumed_at is None and row.switch.is_on(now)]
+
+
+def slowdown_document(slowed: Slowdown) -> Json:
+    """A slow-down for programs."""
+    return {
+        "group": slowed.group,
+        "route": slowed.route,
+        "per_minute": slowed.per_minute,
+        "was_per_minute": slowed.was_per_minute,
+        "signal": slowed.signal.value,
+        "reason": slowed.reason,
+        "since": iso(slowed.since),
+        "changed_at": iso(slowed.changed_at),
+    }
 
 
 def switch_words(switch: Switch, now: float) -> str:
@@ -114,6 +131,10 @@ def problems(whole: Whole, oldest_s: float) -> list[Problem]:
         elif health.is_tripped and not health.closed(whole.now):
             text = f"the provider of route {health.name} fails: {health.reason}"
             found.append(Problem("route_fails", text, "nothing, if it is theirs: it is tried again by itself"))
+    found += [
+        Problem("slowed", slowed.words, f"posthouse faults; posthouse resume --group {slowed.group} ends it")
+        for slowed in whole.slowed
+    ]
     found += [Problem("full", _full_words(full), FULL_DO) for full in whole.caps.full(whole.backlog)]
     if whole.held:
         text = f"{count(whole.held, 'send')} held: nobody knows whether they were accepted"
@@ -162,6 +183,8 @@ def quota_uses(whole: Whole) -> list[QuotaUse]:
 
 def limit_words(limit: Limit, opens_at: float, now: float) -> str:
     """A limit that lets nothing start now, in words."""
+    if limit.why:
+        return f"{limit.why}; the next fits {coming(opens_at, now)}"
     what = "quota" if limit.quota is not None else "rate"
     return f"the {what} of {limit.name} is used up; the next fits {coming(opens_at, now)}"
 

@@ -20,6 +20,7 @@ from posthouse.cli.standing import (
     problems,
     quota_uses,
     route_words,
+    slowdown_document,
     switch_words,
 )
 from posthouse.core.lanes import type_of
@@ -54,6 +55,7 @@ def _lines(whole: Whole, found: Sequence[Problem], database: str) -> Iterator[Li
             *_labelled("Workers", _workers(whole)),
             *_labelled("Routes", [_route_line(h, whole.now) for h in whole.routes.values()]),
             *_labelled("Paused", [switch_words(switch, whole.now) for switch in whole.switches]),
+            *(_labelled("Slowed", [slowed.words for slowed in whole.slowed]) if whole.slowed else []),
             *(_labelled("Caps", _caps(whole)) if whole.caps else []),
             *(_labelled("Quotas", _quotas(whole)) if whole.quotas else []),
             [f"Last {duration(RECENT_S)}", _outcomes(whole)],
@@ -143,6 +145,7 @@ def _document(whole: Whole, found: Sequence[Problem], database: str) -> Json:
         "workers": [_worker_document(worker, whole) for worker in whole.workers],
         "routes": [_route_document(health, whole.now) for health in whole.routes.values()],
         "switches": [_switch_document(switch) for switch in whole.switches],
+        "slowed": [slowdown_document(slowed) for slowed in whole.slowed],
         "caps": [
             {"setting": use.setting, "max_pending": use.max_pending, "pending": use.pending} for use in cap_uses(whole)
         ],

@@ -32,6 +32,7 @@ class Limit:
     rate: Rate | None = None
     quota: Quota | None = None
     by_recipient: bool = False  # what counts are recipients, not messages
+    why: str = ""  # in words, where it is no setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ class Candidate:
     key: str  # what providers know it by
     message_id: str | None
     recipients: tuple[str, ...]  # folded
+    heard: bool = False  # something was heard of it before
 
 
 def its_send(event: Event, candidates: Sequence[Candidate]) -> Candidate | None:

@@ -31,17 +31,22 @@ class RefusalStreak:
         return bool(self.send_ids)
 
 
+def signature(code: str, text: str) -> str:
+    """What is the same where the same is said of different messages: without addresses, ids and numbers."""
+    return f"{code} {_VARIABLE.sub('#', text)}"
+
+
 def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[RefusalStreak, Verdict, tuple[int, ...]]:
     """The streak after `verdict`, the verdict as it now counts, and the sends to revive."""
     if verdict.outcome is Outcome.ACCEPTED:
         return RefusalStreak(), verdict, ()
     if verdict.outcome is not Outcome.REJECTED or verdict.subject is Subject.RECIPIENT:
         return streak, verdict, ()
-    signature = f"{verdict.code} {_VARIABLE.sub('#', verdict.text)}"
-    earlier = streak.send_ids if signature == streak.signature else ()
+    said = signature(verdict.code, verdict.text)
+    earlier = streak.send_ids if said == streak.signature else ()
     others = tuple(other for other in earlier if other != send_id)
     # One more than needed is remembered, so that a send that is tried again has enough others beside itself.
-    streak = RefusalStreak(signature, (*others, send_id)[-SAME_REFUSALS_MAX:])
+    streak = RefusalStreak(said, (*others, send_id)[-SAME_REFUSALS_MAX:])
     if len(others) + 1 < SAME_REFUSALS_MAX:
         return streak, verdict, ()
     route_fault = replace(

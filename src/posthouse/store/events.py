@@ -25,6 +25,7 @@ from posthouse.core.sends import SendState
 from posthouse.core.suppression import About, SuppressionPolicy, what_follows
 from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, Database
+from posthouse.store.group_health import count_events
 from posthouse.store.rows import SWEEP_ROWS, Step, apply, lock, locking, record, state_of, state_query, storable
 from posthouse.store.schema import (
     ADDRESS_CHARS,
@@ -170,6 +171,8 @@ class Events:
         ]
         strangers = [(piece, About()) for piece in homeless] if verified else []
         self._suppress(connection, [*known, *strangers], now)
+        counted = _believed(by_send.values()) if not verified else news
+        count_events(connection, [(piece.route, piece.event) for piece in counted if piece.received_at is None], now)
         return Stored(len(news), sum(map(len, by_send.values())), len(steps))
 
     def _suppress(self, connection: Connection, news: Iterable[tuple[_News, About]], now: float) -> None:
@@ -191,6 +194,17 @@ class _News:
     digest: str
     event: Event
     received_at: float | None = None
+
+
+def _believed(told: Iterable[Sequence[tuple[_News, Candidate]]]) -> list[_News]:
+    """Of news that anybody may have made up, what counts for a mailbox group: the first of each send that is about a
+    recipient of its own. So whoever has got a message can say one thing of it, and not a thousand."""
+    firsts = [pieces[0] for pieces in told]
+    return [
+        piece
+        for piece, candidate in firsts
+        if not candidate.heard and fold(piece.event.recipient) in candidate.recipients
+    ]
 
 
 def _about(state: SendState | None, candidate: Candidate, policies: Mapping[str, TypePolicy]) -> About:
@@ -297,7 +311,9 @@ def _event(row: Row[Any]) -> Event:
     )
 
 
-_CANDIDATE: Final = select(sends.c.id, sends.c.idempotency_key, sends.c.message_id, sends.c.recipients)
+_CANDIDATE: Final = select(
+    sends.c.id, sends.c.idempotency_key, sends.c.message_id, sends.c.recipients, sends.c.last_event_at
+)
 
 
 def _sends_of(connection: Connection, news: Iterable[Event]) -> list[Candidate]:
@@ -309,9 +325,9 @@ def _sends_of(connection: Connection, news: Iterable[Event]) -> list[Candidate]:
     found: dict[int, Candidate] = {}
     for column, names in ((sends.c.idempotency_key, keys), (sends.c.message_id, message_ids)):
         if names := names - {None}:
-            for id_, key, message_id, recipients in connection.execute(_CANDIDATE.where(column.in_(names))):
+            for id_, key, message_id, recipients, heard_at in connection.execute(_CANDIDATE.where(column.in_(names))):
                 folded = tuple(map(fold, json.loads(recipients)))
-                found[id_] = Candidate(id_, key, message_id, folded)
+                found[id_] = Candidate(id_, key, message_id, folded, heard=heard_at is not None)
     return [*found.values()]
 
 

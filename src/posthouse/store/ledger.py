@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -120,6 +120,12 @@ class Ledger:
                 combined=_all(connection, joined),
                 events=_all(connection, heard),
             )
+
+    def keys(self, ids: Collection[int]) -> dict[int, str]:
+        """The keys of these sends, of those that are still there."""
+        with self._database.read() as connection:
+            found = connection.execute(select(sends.c.id, sends.c.dedupe_key).where(sends.c.id.in_(ids)))
+            return {row.id: row.dedupe_key for row in found}
 
     def find(
         self,

@@ -22,6 +22,7 @@ from sqlalchemy import (
     update,
 )
 
+from posthouse.core.group_health import KEPT_S
 from posthouse.core.lifecycle import TERMINAL
 from posthouse.store.blobs import PURGE_AFTER_S
 from posthouse.store.database import MYSQL, Database
@@ -35,6 +36,7 @@ from posthouse.store.schema import (
     contents,
     events,
     families,
+    group_counts,
     quarantine,
     sends,
     status_is,
@@ -110,6 +112,7 @@ class Retention:
             self._purge_received(events, now - limits.events_s),
             self._purge_received(quarantine, now - limits.events_s),
             self._purge_received(webhook_tokens, now - TOKENS_KEPT_S),
+            self._purge_group_counts(now - KEPT_S),
             self._purge_families(now - limits.families_s),
             self._purge_blobs(now),
         ]
@@ -193,6 +196,12 @@ class Retention:
             if ids:
                 remove(connection, table.c.id, ids)
             return len(ids) == BATCH_ROWS
+
+    def _purge_group_counts(self, before: float) -> bool:
+        """Deletes all that are old: a day's are some thousands at most."""
+        with self._database.write() as connection:
+            connection.execute(delete(group_counts).where(group_counts.c.bucket < literal(before, Instant)))
+        return False
 
     def _purge_families(self, before: float) -> bool:
         """Deletes those that have cooled down, but for those that somebody is asking for another email of."""

@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from posthouse.core.group_health import OUR_FAULTS
 from posthouse.core.lifecycle import TERMINAL, Status
 from posthouse.fields import KEY_CHARS_MAX
 
@@ -98,9 +99,15 @@ def _only(*statuses: Status) -> dict[str, Any]:
 
 def _present(column: str) -> dict[str, Any]:
     """Index options: only rows that have a value there, where the database has partial indexes."""
-    condition = text(f"{column} IS NOT NULL")
-    return {"postgresql_where": condition, "sqlite_where": condition}
+    return _only_where(f"{column} IS NOT NULL")
 
+
+def _only_where(condition: str) -> dict[str, Any]:
+    """Index options: only rows that meet a condition, where the database has partial indexes."""
+    return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
+
+
+OUR_FAULTS_SQL: Final = f"cause IN {tuple(cause.value for cause in OUR_FAULTS)}"
 
 _ENDED: Final = sorted(TERMINAL, key=str)
 
@@ -251,7 +258,36 @@ events = Table(
     Index("email_events_recipient", "recipient", "id"),
     Index("email_events_joining", "join_at", **_present("join_at")),
     Index("email_events_received", "received_at"),
+    Index("email_events_faults", "cause", "received_at", **_only_where(OUR_FAULTS_SQL)),
     sqlite_autoincrement=True,
+    **MYSQL_TABLE,
+)
+
+group_counts = Table(
+    "email_group_counts",
+    metadata,
+    Column("bucket", Instant, primary_key=True),  # the beginning of the five minutes that are counted together
+    Column("mailbox_group", String(63), primary_key=True),
+    Column("route", String(63), primary_key=True),
+    Column("kind", String(16), primary_key=True),  # sent: calls that were accepted; else as events have it
+    Column("cause", String(24), primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    **MYSQL_TABLE,
+)
+
+slowdowns = Table(
+    "email_slowdowns",
+    metadata,
+    Column("mailbox_group", String(63), primary_key=True),
+    Column("route", String(63), primary_key=True),
+    Column("per_minute", Integer, nullable=False),
+    Column("was_per_minute", Integer, nullable=False),
+    Column("signal", String(16), nullable=False),  # what speaks for it
+    Column("reason", LongText, nullable=False, server_default=EMPTY),
+    Column("since", Instant, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+    Column("too_fast_per_minute", Integer),
+    Column("ended_at", Instant),  # a person ended it: kept for a while, so that it doesn't come right back
     **MYSQL_TABLE,
 )
 

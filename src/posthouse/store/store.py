@@ -9,6 +9,7 @@ from posthouse.store.blobs import Blobs
 from posthouse.store.control import Control
 from posthouse.store.database import Database
 from posthouse.store.events import Events
+from posthouse.store.group_health import GroupHealth
 from posthouse.store.ledger import Ledger
 from posthouse.store.operations import Operations
 from posthouse.store.pacing import Pacing
@@ -33,6 +34,7 @@ class Store:
         self.backlog = BacklogTable(database)
         self.events = Events(database, suppression)
         self.suppressions = Suppressions(database)
+        self.group_health = GroupHealth(database)
         self.ledger = Ledger(database)
         self.operations = Operations(database)
         self.pacing = Pacing(database)

@@ -9,9 +9,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, delete, func, insert, literal, or_, select, update
 
 from posthouse.core.lifecycle import Status
+from posthouse.core.slowdown import Slowdown
 from posthouse.core.switches import PACED_FOR_S, Scope, Switch
 from posthouse.errors import NotPossible
 from posthouse.store.database import Database
+from posthouse.store.group_health import end_slowdowns, read_slowdowns
 from posthouse.store.operations import write_audit
 from posthouse.store.schema import Instant, sends, status_is, switches
 
@@ -60,20 +62,32 @@ class Switchboard:
                 connection, switch.since, switch.who, "pause", _named(switch.scope, switch.value), switch.reason
             )
 
-    def resume(self, scope: Scope, value: str, *, who: str, now: float) -> None:
-        """Opens what a person has closed. Raises NotPossible where nothing is closed."""
+    def resume(self, scope: Scope, value: str, *, who: str, now: float) -> bool:
+        """Opens what a person has closed. A group that is not: ends its slow-downs, and returns False.
+
+        Raises NotPossible where there is neither.
+        """
         closed = or_(switches.c.until.is_(None), switches.c.until > literal(now, Instant))
         opening = update(switches).where(_is(scope, value), switches.c.resumed_at.is_(None), closed)
         with self._database.write() as connection:
             if not connection.execute(opening.values(resumed_at=now)).rowcount:
+                if scope is Scope.GROUP and end_slowdowns(connection, value, who, now):
+                    return False
                 raise NotPossible(f"{_named(scope, value)} is not paused")
             write_audit(connection, now, who, "resume", _named(scope, value), "")
             _forget(connection, now)
+            return True
 
     def rows(self) -> list[SwitchRow]:
         """Every switch, and those that were opened lately."""
         with self._database.read() as connection:
             return [_row(row) for row in connection.execute(select(switches).order_by(switches.c.since))]
+
+    def gates(self) -> tuple[list[SwitchRow], list[Slowdown]]:
+        """What workers obey before they start anything: the switches, and the mailbox groups that are slowed."""
+        with self._database.read() as connection:
+            rows = [_row(row) for row in connection.execute(select(switches).order_by(switches.c.since))]
+            return rows, read_slowdowns(connection)
 
     def waiting(self, lanes: Sequence[str], before: float) -> Waiting:
         """What is pending in these lanes, and how much of it ends before `before`."""

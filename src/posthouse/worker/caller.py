@@ -17,6 +17,7 @@ from posthouse.core.settlement import revive, settle
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.store.queue import Report
 from posthouse.store.taking import ClaimedSend
+from posthouse.worker.group_watch import GroupWatch
 from posthouse.worker.routes import Routes
 from posthouse.worker.settler import Settler, Written, nobody_waits
 
@@ -42,6 +43,7 @@ class Caller:
         policies: Mapping[str, TypePolicy],
         routes: Routes,
         settler: Settler,
+        groups: GroupWatch,
         now: Callable[[], float],
         chance: random.Random,
     ) -> None:
@@ -49,6 +51,7 @@ class Caller:
         self.policies = policies
         self._routes = routes
         self._settler = settler
+        self._groups = groups
         self._now = now
         self._chance = chance
         self._refused_fences: dict[int, int] = {}
@@ -87,6 +90,7 @@ class Caller:
         verdict, revived = self._judge(call.claimed, route, verdict)
         attempt = Attempt(state.id, state.fence, route, started_at, ended_at, verdict, call.via)
         self._settler.add(self._report(call.claimed, attempt), call.written)
+        self._groups.note(call.claimed.lane, route, verdict, ended_at)
         for report in revived:
             self._settler.add(report, nobody_waits)
         return verdict

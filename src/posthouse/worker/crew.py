@@ -10,6 +10,7 @@ from typing import Final
 
 from posthouse.config import WorkerSettings
 from posthouse.core.cap_policy import CapPolicy
+from posthouse.core.group_health import HealthPolicy
 from posthouse.core.pace_policy import PacePolicy
 from posthouse.core.policy import TypePolicy
 from posthouse.errors import DatabaseUnavailable
@@ -29,6 +30,7 @@ from posthouse.worker.credentials import CredentialWatch
 from posthouse.worker.dispatcher import Dispatcher
 from posthouse.worker.files import Files
 from posthouse.worker.gates import Gates
+from posthouse.worker.group_watch import GroupWatch
 from posthouse.worker.housekeeping import Heartbeat, Housekeeping
 from posthouse.worker.pace import Pace
 from posthouse.worker.places import Places
@@ -70,6 +72,7 @@ class WorkerParts:
     chance: random.Random
     pace: PacePolicy = field(default_factory=PacePolicy)
     caps: CapPolicy = field(default_factory=CapPolicy)
+    health: HealthPolicy = field(default_factory=HealthPolicy)
     alarm: AlarmSettings = field(default_factory=AlarmSettings)
     canaries: CanarySettings | None = None
     alone: bool = False  # no other worker can live: every open call is a dead worker's
@@ -102,7 +105,8 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     places = Places(facts, parts.providers, parts.store.control, access, worker, pulse, dead_after_s, now)
     alarm = Alarm(parts.store.alerts, access, parts.alarm, now)
     routes = Routes(facts, places, parts.store.control, access, alarm, worker, now, parts.chance.random())
-    caller = Caller(parts.providers, parts.policies, routes, settler, now, parts.chance)
+    groups = GroupWatch(parts.health, parts.store.group_health, access, alarm, now)
+    caller = Caller(parts.providers, parts.policies, routes, settler, groups, now, parts.chance)
     claims = Claims(parts.store.queue, access, worker, now)
     files = Files(parts.store.blobs, access)
     gates = Gates(parts.store.switches, access, now)
@@ -133,6 +137,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
             policies=parts.policies,
             settler=settler,
             backlog=BacklogWatch(parts.caps, parts.store.backlog, access, alarm, now),
+            groups=groups,
             pulse=pulse,
             settings=parts.settings,
             retention=parts.retention,

@@ -8,6 +8,7 @@ from typing import Final
 
 from posthouse.core.limits import Rate
 from posthouse.core.pace import SLACK_SHARE, Limit
+from posthouse.core.slowdown import Slowdowns
 from posthouse.core.switches import Switch, Switches, paced
 from posthouse.store.access import StoreAccess
 from posthouse.store.switchboard import Switchboard, SwitchRow
@@ -17,13 +18,14 @@ READ_EVERY_S: Final = 0.5
 
 
 class Gates:
-    """Knows what is closed, and what was opened a moment ago."""
+    """Knows what is closed, what was opened a moment ago, and what is slowed."""
 
     def __init__(self, switchboard: Switchboard, access: StoreAccess, now: Callable[[], float]) -> None:
         self._switchboard = switchboard
         self._access = access
         self._now = now
         self._switches = Switches()
+        self._slowdowns = Slowdowns()
         self._resumed: tuple[tuple[Switches, str, float], ...] = ()
         self._read_at: float | None = None
 
@@ -31,7 +33,9 @@ class Gates:
         """Reads the switches again, unless that was a moment ago. Raises DatabaseUnavailable."""
         begun_at = asyncio.get_running_loop().time()
         if self._read_at is None or begun_at - self._read_at >= READ_EVERY_S:
-            self._know(await self._access.run(self._switchboard.rows))
+            rows, slowdowns = await self._access.run(self._switchboard.gates)
+            self._know(rows)
+            self._slowdowns = Slowdowns(slowdowns)
             self._read_at = begun_at
 
     def _know(self, rows: Sequence[SwitchRow]) -> None:
@@ -48,9 +52,9 @@ class Gates:
         """The switch that keeps this lane closed now."""
         return self._switches.closing(lane, self._now())
 
-    def pace(self, lane: str) -> list[Limit]:
-        """The limits of what was opened a moment ago: traffic comes back slowly."""
-        limits = []
+    def pace(self, lane: str, route: str) -> list[Limit]:
+        """The limits of a group that is slowed, and of what was opened a moment ago: traffic comes back slowly."""
+        limits = self._slowdowns.limits(lane, route)
         for switches, name, opened_at in self._resumed:
             rate = paced(opened_at, self._now()) if switches.closing(lane, 0.0) else None
             if rate is not None:

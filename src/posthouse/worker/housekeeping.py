@@ -22,6 +22,7 @@ from posthouse.store.store import Store
 from posthouse.worker.backlog import BacklogWatch
 from posthouse.worker.claims import Claims
 from posthouse.worker.clock import DatabaseClock
+from posthouse.worker.group_watch import GroupWatch
 from posthouse.worker.pulse import Pulse
 from posthouse.worker.reconciler import Reconciler
 from posthouse.worker.settler import Settler, nobody_waits
@@ -84,6 +85,7 @@ class Housekeeping:
         policies: Mapping[str, TypePolicy],
         settler: Settler,
         backlog: BacklogWatch,
+        groups: GroupWatch,
         pulse: Pulse,
         settings: WorkerSettings,
         retention: Limits,
@@ -98,6 +100,7 @@ class Housekeeping:
         self._policies = policies
         self._settler = settler
         self._backlog = backlog
+        self._groups = groups
         self._pulse = pulse
         self._settings = settings
         self._retention = retention
@@ -129,6 +132,7 @@ class Housekeeping:
             self._join_events,
             self._reconcile,
             self._backlog.look,
+            self._groups.look,
         ):
             try:
                 await step()

@@ -68,7 +68,7 @@ class Pace:
 
     async def ask(self, lane: str, route: str, want: int) -> Leave:
         """Leave for up to `want` sends. Raises DatabaseUnavailable."""
-        limits = (*self._policy.limits(lane, route, self._now()), *self._gates.pace(lane))
+        limits = (*self._policy.limits(lane, route, self._now()), *self._gates.pace(lane, route))
         if not limits:
             return Leave(want, 0.0)
         permit, warnings = await self._access.run(self._pacing.permit, limits, want, self._now())
