@@ -86,7 +86,7 @@ class _Shell:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        exchange = self._api.begin(request.method, request.rel_url.raw_path, request.headers, body, self._clock())
+        exchange = self._api.begin(request.method, request.rel_url.raw_path_qs, request.headers, body, self._clock())
         reply = exchange.reply
         if reply.kind is ReplyKind.ANSWER:
             if reply.delay_s:
