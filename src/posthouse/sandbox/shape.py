@@ -9,7 +9,8 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from posthouse.sandbox.json_parts import Unusable
@@ -133,3 +134,15 @@ def metadata_of(acceptance: Acceptance) -> Mapping[str, str]:
     if isinstance(given, dict):
         return given
     return {} if acceptance.key is None else {OUR_ID: acceptance.key}
+
+
+def iso(at: float) -> str:
+    """A time in ISO 8601."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def listed(value: object) -> list[Any]:
+    """A list, however many there are: one may stand alone, and nothing is none."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
