@@ -140,8 +140,12 @@ FAULTS: Final = {
     "drop": (Outcome.UNKNOWN, True),
     "drop-accepted": (Outcome.UNKNOWN, True),
     "malformed": (Outcome.ACCEPTED, False),
+    "truncated": (Outcome.ACCEPTED, False),
+    "html=502": (Outcome.TRANSIENT, True),
 }
 """With whether the message may have been accepted."""
+
+TAKEN: Final = {"504-accepted", "drop-accepted", "malformed", "truncated"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -149,7 +153,7 @@ async def test_a_fault_is_judged_as_it_is_meant(kind: str, fault: str) -> None:
     async with opened(kind, fault) as route:
         verdict = await route.provider.send(message())
         assert (verdict.outcome, verdict.maybe_accepted) == FAULTS[fault], verdict
-        assert bool(route.ledger.acceptances) == (fault.endswith("-accepted") or fault == "malformed")
+        assert bool(route.ledger.acceptances) == (fault in TAKEN)
 
 
 async def test_a_wait_that_is_asked_for_is_kept(kind: str) -> None:

@@ -275,6 +275,26 @@ def test_whatever_a_field_holds_it_is_taken_or_refused(data: st.DataObject) -> N
         assert shown(acceptance) is not None
 
 
+PIECES: Final = (
+    b"--B", b"--", b"\r\n", b"\n", b";", b":", b"=", b"\xff", b"Content-Disposition: form-data; name=", b'"to"', b"to",
+    b'"attachment"', b"; filename*=x'y'%ff", b"ada@example.com", b"h:Reply-To", b"v:", b"message", b"From: <a@b", b"&",
+)  # fmt: skip
+
+
+@given(
+    body=st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join),
+    kind=st.sampled_from(["multipart/form-data; boundary=B", "application/x-www-form-urlencoded", "text/plain", ""]),
+    path=st.sampled_from(["messages", "messages.mime"]),
+)
+def test_whatever_a_form_holds_it_is_taken_or_refused(body: bytes, kind: str, path: str) -> None:
+    bench = make_bench()
+    assert call(bench, f"/v3/shop.example/{path}", body, {"content-type": kind}).status in (200, 400)
+    signed = {"authorization": SIGNED.format(KEY)}
+    assert call(bench, APIS["ses"].path, raw(body), signed).status in (200, 400)
+    for acceptance in bench.ledger.acceptances:
+        assert shown(acceptance) is not None
+
+
 # Postmark
 
 
@@ -475,8 +495,10 @@ def test_ses_takes_a_whole_message_and_its_recipients_beside_it(bench: Bench) ->
 
 
 def test_ses_reads_the_recipients_from_the_message_where_none_are_given(bench: Bench) -> None:
-    call(bench, APIS["ses"].path, raw(letter()), {"authorization": SIGNED.format("any")})
-    assert caught(bench)[0].recipients == ("ada@example.com",)
+    call(bench, APIS["ses"].path, raw(b"Bcc: eve@example.com\r\n" + letter()), {"authorization": SIGNED.format("any")})
+    acceptance, message = caught(bench)
+    assert acceptance.recipients == ("ada@example.com", "eve@example.com")
+    assert message.body["bcc"] == ["eve@example.com"]
 
 
 def test_ses_wants_every_call_signed_and_knows_no_templates(bench: Bench) -> None:

@@ -13,7 +13,8 @@ from posthouse.sandbox.submission import bare
 
 def words_of(raw: bytes, envelope: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The message with its subject; whoever gets a copy and is named in no header is a blind one. Raises Misfit."""
-    seen = {address.casefold() for addresses in named_in(raw).values() for address in addresses}
+    named = named_in(raw)
+    seen = {address.casefold() for address in (*named["to"], *named["cc"])}
     everybody = [bare(address, field) for field, addresses in envelope.items() for address in addresses]
     return {
         "raw": base64.b64encode(raw).decode(),
@@ -25,4 +26,5 @@ def words_of(raw: bytes, envelope: Mapping[str, Sequence[str]]) -> dict[str, Any
 def named_in(raw: bytes) -> dict[str, list[str]]:
     """The addresses in the head of a message, by `to`, `cc` and `bcc`."""
     head = read_message(raw.partition(b"\r\n\r\n")[0]).body
-    return {name: [address for _, address in getaddresses([head.get(name, "")])] for name in ("to", "cc")}
+    listed = {name: getaddresses([head.get(name, "")]) for name in ("to", "cc", "bcc")}
+    return {name: [address for _, address in found if address] for name, found in listed.items()}
