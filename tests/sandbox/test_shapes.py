@@ -330,6 +330,18 @@ def test_postmark_finds_a_message_by_its_metadata_in_its_stream(bench: Bench) ->
     assert call(bench, "/messages/outbound?offset=0", method="GET").status == 422
 
 
+def test_a_message_whose_content_is_gone_is_still_found_by_our_id() -> None:
+    bench = make_bench(kept_max=1)
+    for who in ("ada", "bob"):
+        call(bench, "/email", as_json(postmark(f"{who}@example.com", Metadata={"posthouse_id": who, "order": "42"})))
+
+    def found(name: str, value: str) -> int:
+        reply = call(bench, f"/messages/outbound?count=1&offset=0&metadata_{name}={value}", method="GET")
+        return int(body_of(reply)["TotalCount"])
+
+    assert (found("posthouse_id", "ada"), found("posthouse_id", "bob"), found("order", "42")) == (1, 1, 1)
+
+
 # Resend
 
 
