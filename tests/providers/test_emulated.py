@@ -127,6 +127,19 @@ async def test_those_who_still_get_a_copy_are_all_who_get_one(kind: str) -> None
         assert route.ledger.acceptances[0].recipients == ("cc@example.com", "bcc@example.com")
 
 
+async def test_messages_that_share_a_call_are_taken_or_refused_each_for_itself() -> None:
+    async with opened("postmark") as route:
+        several = [
+            message(idempotency_key=f"ph-{number}", to=(Address(to),))
+            for number, to in enumerate(["ada@example.com", "nobody", "bob@example.com"])
+        ]
+        ada, nobody, bob = await route.provider.send_together(several)
+        assert (ada and ada.outcome, bob and bob.outcome) == (Outcome.ACCEPTED, Outcome.ACCEPTED)
+        assert nobody is not None
+        assert (nobody.outcome, nobody.subject) == (Outcome.REJECTED, Subject.RECIPIENT)
+        assert [one.key for one in route.ledger.acceptances] == ["ph-0", "ph-2"]
+
+
 # What it is told
 
 
