@@ -18,7 +18,7 @@ import pytest
 import standardwebhooks
 from hypothesis import given
 from hypothesis import strategies as st
-from sendgrid.helpers.eventwebhook import EventWebhook  # type: ignore[import-untyped]
+from sendgrid.helpers.eventwebhook import EventWebhook
 from svix.webhooks import Webhook as SvixWebhook
 
 from posthouse.config import RouteSettings

@@ -1,6 +1,6 @@
 """The `ses` provider beside AWS's own client, and against servers that nobody here wrote: moto, aws-ses-v2-local.
 
-No other module loads boto3 and moto.
+No other module loads moto.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from urllib.parse import parse_qs, quote
 
 from posthouse.sandbox.api import LOOK_UP_PATH, SEND_PATH, Exchange, SandboxApi
 from posthouse.sandbox.faults import Call, CallKind
-from posthouse.sandbox.replies import Answer, Reply, ReplyKind, error_answer, fault_reply, plain_reply
+from posthouse.sandbox.replies import Answer, Refusal, Reply, ReplyKind, fault_reply, plain_reply
+from posthouse.sandbox.shapes import OWN
 
 NAMES = {
     "From": "from",
@@ -81,7 +82,7 @@ class PostmarkSandbox(SandboxApi):
             messages = json.loads(body)
             self.handed_in.append((now, len(messages)))
             return self._take_all(messages, now)
-        return Exchange(plain_reply(error_answer(404, "not_found")))
+        return Exchange(plain_reply(OWN.refused(Refusal(404, "not_found"))))
 
     def finish(self, exchange: Exchange, now: float, *, client_gone: bool = False) -> None:
         for part in exchange.parts if isinstance(exchange, Together) else (exchange,):
@@ -93,7 +94,7 @@ class PostmarkSandbox(SandboxApi):
     def _take_all(self, messages: Sequence[Mapping[str, Any]], now: float) -> Exchange:
         fault = self.draw(Call(CallKind.SEND), now)
         if fault is not None and not fault.effect.reaches_provider:
-            return Exchange(fault_reply(fault.effect, None, now))
+            return Exchange(fault_reply(fault.effect, None, OWN.refused, now))
         parts = [self._take(message, now) for message in messages]
         replies = [_told(part.reply, message) for part, message in zip(parts, messages, strict=True)]
         results = [_result(reply) for reply in replies]
@@ -101,7 +102,7 @@ class PostmarkSandbox(SandboxApi):
             return Together(replies[results.index(None)], parts=parts)
         waits = {name: value for reply in replies for name, value in reply.headers.items() if name == "Retry-After"}
         whole = Answer(200, json.dumps(results).encode(), waits)
-        reply = plain_reply(whole) if fault is None else fault_reply(fault.effect, whole, now)
+        reply = plain_reply(whole) if fault is None else fault_reply(fault.effect, whole, OWN.refused, now)
         return Together(replace(reply, delay_s=max(each.delay_s for each in (reply, *replies))), parts=parts)
 
     def _search(self, key: str, now: float) -> Exchange:

@@ -85,6 +85,34 @@ async def test_a_message_that_came_over_http_has_no_source(bench: Bench, client:
         assert answer.status == 404
 
 
+async def test_a_message_that_came_as_to_a_provider_is_shown_like_any_other(
+    bench: Bench, client: aiohttp.ClientSession
+) -> None:
+    postmark = {
+        "From": "shop@shop.example",
+        "To": "Ada <ada@example.com>",
+        "Subject": f"Grüße {SCRIPT}",
+        "HtmlBody": "<p>Hi</p>",
+        "Metadata": {"order": "42"},
+        "MessageStream": "receipts",
+        "Attachments": [{"Name": "a.txt", "Content": "YQ==", "ContentType": "text/plain"}],
+    }
+    async with client.post("/email", json=postmark) as answer:
+        assert (await answer.json())["MessageID"] == bench.ledger.acceptances[0].message_id
+    page, _ = await page_at(client, path_of_newest(bench))
+    for text in (f"Grüße {SCRIPT}", "Ada <ada@example.com>", "Metadata: order", "receipts", "a.txt"):
+        assert text in page.text
+    assert page.named("iframe")
+    assert not page.named("script")
+
+
+async def test_a_providers_search_is_not_taken_for_a_page(bench: Bench, client: aiohttp.ClientSession) -> None:
+    bench.send(message(metadata={"order": "42"}))
+    search = {"count": "1", "offset": "0", "metadata_order": "42"}
+    async with client.get("/messages/outbound", params=search) as answer:
+        assert (await answer.json())["TotalCount"] == 1
+
+
 async def test_an_empty_catcher_says_so(client: aiohttp.ClientSession) -> None:
     page, _ = await page_at(client, "/")
     assert "No message yet" in page.text

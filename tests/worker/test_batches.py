@@ -14,7 +14,8 @@ from posthouse.core.sends import Via
 from posthouse.core.switches import Scope
 from posthouse.providers.port import OutgoingMessage
 from posthouse.sandbox.api import Exchange
-from posthouse.sandbox.replies import error_answer, plain_reply
+from posthouse.sandbox.replies import Refusal, plain_reply
+from posthouse.sandbox.shapes import OWN
 from posthouse.store.taking import ClaimedSend
 from posthouse.worker.batches import Batches
 from posthouse.worker.caller import Call, Caller
@@ -40,7 +41,7 @@ class RefusesWhole(PostmarkSandbox):
 
     def _take_all(self, messages: Sequence[Mapping[str, Any]], now: float) -> Exchange:
         if any("rejected" in message["To"] for message in messages):
-            return Exchange(plain_reply(error_answer(422, "invalid_json")))
+            return Exchange(plain_reply(OWN.refused(Refusal(422, "invalid_json"))))
         return super()._take_all(messages, now)
 
 

@@ -45,7 +45,7 @@ def sandbox(
     ] = None,
     api_key: Annotated[
         str | None,
-        typer.Option(help="The bearer token or SMTP password that callers must have: env:NAME, file:PATH or itself."),
+        typer.Option(help="The token, key or SMTP password that callers must have: env:NAME, file:PATH or itself."),
     ] = None,
     smtp_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Take mail over SMTP too, on this port; 0 for any free one.")

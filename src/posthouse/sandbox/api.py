@@ -1,37 +1,46 @@
-"""The sandbox's email API without a network: what each call means, what it changes, and what its caller gets to see.
+"""The sandbox's email APIs without a network: what each call means, what it changes, and what its caller gets to see.
 
 `begin` decides everything that happens when a call arrives; a shell carries the reply out, in real time or in a
 simulation's, and then calls `finish`. Nothing here waits, so a fault that takes an hour is tested in no time.
+
+There is one provider behind all its shapes: one ledger, one plan of faults, one limit, one memory of keys.
 """
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import unquote
 
 from posthouse.sandbox.faults import Action, Call, CallKind, Chance, Fault, FaultPlan
+from posthouse.sandbox.json_parts import Misfit, Unusable
 from posthouse.sandbox.keys import KeyMemory, KeyState
 from posthouse.sandbox.ledger import Acceptance, CallRecord, CallResult, Ledger
 from posthouse.sandbox.limit import LimitCounter, SendLimit
-from posthouse.sandbox.replies import Answer, Reply, error_answer, fault_reply, json_answer, plain_reply
-from posthouse.sandbox.submission import Submission, Unusable, read_submission
+from posthouse.sandbox.replies import Answer, Refusal, Reply, fault_reply, plain_reply
+from posthouse.sandbox.shape import Headers, Health, LookUp, Map, Send, Shape
+from posthouse.sandbox.shapes import OWN, SHAPES
+from posthouse.sandbox.shapes.own import LOOK_UP_PATH as LOOK_UP_PATH
+from posthouse.sandbox.shapes.own import SEND_PATH as SEND_PATH
+from posthouse.sandbox.submission import Submission
 
-SEND_PATH: Final = "/v1/send"
-LOOK_UP_PATH: Final = "/v1/messages/by-key/"
-HEALTH_PATH: Final = "/v1/health"
-
-_UNAUTHORISED: Final = error_answer(401, "unauthorised", "the bearer token is wrong or missing")
+_MAP: Final = Map(SHAPES)
 
 
 @dataclass(frozen=True, slots=True)
 class LateAcceptance:
     """What `finish` enters, unless the caller has left by then."""
 
-    acceptance: Acceptance
+    acceptances: tuple[Acceptance, ...]
     call: CallRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A call that is in progress under its idempotency key until `finish`."""
+
+    key: str
+    content_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,7 @@ class Exchange:
     """A call under way: what the shell has to do, and what remains to be done when it ends."""
 
     reply: Reply
-    running_key: str | None = None  # in progress until `finish`
+    running: Running | None = None
     late: LateAcceptance | None = None
 
 
@@ -49,16 +58,32 @@ class _Handled:
 
     answer: Answer
     result: CallResult
-    running_key: str | None = None
-    late: Acceptance | None = None
+    running: Running | None = None
+    late: tuple[Acceptance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A call that has found its place."""
+
+    shape: Shape
+    headers: Headers
+    now: float
+
+    @property
+    def idempotency_key(self) -> str | None:
+        return self.headers.get(self.shape.key_header or "") or None
+
+    def refused(self, refusal: Refusal, result: CallResult) -> _Handled:
+        return _Handled(self.shape.refused(refusal), result)
 
 
 class SandboxApi:
     """One provider account. Times are seconds since 1970; the schedule of `faults` begins at `started_at`.
 
-    `api_key` is the bearer token that sends and look-ups must carry, None for any. `idempotency=False` is a provider
+    `api_key` is the credential that sends and look-ups must carry, None for any. `idempotency=False` is a provider
     that ignores keys; `look_up=False` one that can't be asked; `look_up_lag_s` is how long its index lies behind.
-    `limit` is how many sends it takes, which its answers tell in their headers.
+    `limit` is how many calls to send it takes.
     """
 
     def __init__(
@@ -124,15 +149,26 @@ class SandboxApi:
         self.set_faults(FaultPlan(self._faults.faults), now)
 
     def begin(self, method: str, path: str, headers: Mapping[str, str], body: bytes, now: float) -> Exchange:
-        """A call arrives. `path` is still percent-encoded and has no query; names in `headers` are in lower case."""
-        if path == SEND_PATH:
-            return self._begin_send(headers, body, now) if method == "POST" else _wrong_method("POST")
-        if path.startswith(LOOK_UP_PATH):
-            key = unquote(path[len(LOOK_UP_PATH) :])
-            return self._begin_look_up(headers, key, now) if method == "GET" else _wrong_method("GET")
-        if path == HEALTH_PATH:
-            return self._begin_health(now) if method == "GET" else _wrong_method("GET")
-        return Exchange(plain_reply(error_answer(404, "not_found", f"there is nothing at {path}")))
+        """A call arrives. `path` is still percent-encoded, with its query; names in `headers` are in lower case."""
+        path, _, query = path.partition("?")
+        place = _MAP.at(path)
+        if place is None:
+            return Exchange(plain_reply(OWN.refused(Refusal(404, "not_found", f"there is nothing at {path}"))))
+        read = place.calls.get(method)
+        if read is None:
+            refusal = Refusal(405, "method_not_allowed", f"use {' or '.join(place.calls)}")
+            return Exchange(plain_reply(place.shape.refused(refusal)))
+        request = place.request(headers, query, body)
+        visit = _Visit(place.shape, headers, now)
+        try:
+            asked = read(request)
+        except Misfit as misfit:
+            return self._begin_send(visit, misfit.unusable)
+        if isinstance(asked, LookUp):
+            return self._run(visit, Call(CallKind.LOOK_UP, (), asked.key), lambda _: self._handle_look_up(visit, asked))
+        if isinstance(asked, Health):
+            return self._run(visit, Call(CallKind.HEALTH), lambda _: _Handled(asked.answer, CallResult.HEALTHY))
+        return self._begin_send(visit, asked)
 
     def finish(self, exchange: Exchange, now: float, *, client_gone: bool = False) -> None:
         """The call is over: its key is no longer in progress, and what was to be accepted late is. Once per call."""
@@ -140,94 +176,95 @@ class SandboxApi:
             if client_gone:
                 self.ledger.record_call(replace(late.call, result=CallResult.ABANDONED))
             else:
-                self._accept(replace(late.acceptance, at=now), exchange.running_key)
+                self._accept(tuple(replace(one, at=now) for one in late.acceptances), exchange.running, now)
                 self.ledger.record_call(late.call)
-        if exchange.running_key is not None:
-            self._keys.end(exchange.running_key)
+        if exchange.running is not None:
+            self._keys.end(exchange.running.key)
 
-    def _begin_send(self, headers: Mapping[str, str], body: bytes, now: float) -> Exchange:
-        idempotency_key = headers.get("idempotency-key") or None
-        submission = read_submission(body)
-        if isinstance(submission, Unusable):
-            call = Call(CallKind.SEND, (), idempotency_key)
-        else:
-            call = Call(CallKind.SEND, submission.recipients, idempotency_key or submission.our_id)
-        return self._run(call, now, lambda late: self._with_limit(headers, submission, call.key, now, late))
+    def _begin_send(self, visit: _Visit, asked: Send | Unusable) -> Exchange:
+        usable = _usable(asked)
+        recipients = tuple(address for message in usable for address in message.recipients)
+        our_id = usable[0].our_id if usable else None
+        call = Call(CallKind.SEND, recipients, visit.idempotency_key or our_id)
+        return self._run(visit, call, lambda late: self._with_limit(visit, asked, late))
 
-    def _begin_look_up(self, headers: Mapping[str, str], key: str, now: float) -> Exchange:
-        return self._run(Call(CallKind.LOOK_UP, (), key), now, lambda _: self._handle_look_up(headers, key, now))
-
-    def _begin_health(self, now: float) -> Exchange:
-        healthy = _Handled(json_answer(200, {"status": "ok"}), CallResult.HEALTHY)
-        return self._run(Call(CallKind.HEALTH), now, lambda _: healthy)
-
-    def _run(self, call: Call, now: float, handle: Callable[[bool], _Handled]) -> Exchange:
+    def _run(self, visit: _Visit, call: Call, handle: Callable[[bool], _Handled]) -> Exchange:
         """Draws the fault, lets the provider do its part where the call gets so far, and shapes the reply."""
+        now = visit.now
         fault = self.draw(call, now)
         effect = fault.effect if fault is not None else None
         if effect is not None and not effect.reaches_provider:
             self.ledger.record_call(CallRecord(now, call.kind, CallResult.NOT_ACCEPTED, call.key, fault))
-            return Exchange(fault_reply(effect, None, now))
+            return Exchange(fault_reply(effect, None, visit.shape.refused, now))
         handled = handle(effect is not None and effect.action is Action.SLOW and not effect.accepted)
         record = CallRecord(now, call.kind, handled.result, call.key, fault)
-        reply = plain_reply(handled.answer) if effect is None else fault_reply(effect, handled.answer, now)
-        if handled.late is not None:
-            return Exchange(reply, handled.running_key, LateAcceptance(handled.late, record))
-        self.ledger.record_call(record)
-        return Exchange(reply, handled.running_key)
-
-    def _with_limit(
-        self, headers: Mapping[str, str], submission: Submission | Unusable, key: str | None, now: float, late: bool
-    ) -> _Handled:
-        """A send, where it fits into the rate limit; its answer says what else does."""
-        if self._limit is None or not self._authorised(headers):
-            return self._handle_send(headers, submission, key, now, late)
-        if self._limit.takes(now):
-            handled = self._handle_send(headers, submission, key, now, late)
+        if effect is None:
+            reply = plain_reply(handled.answer)
         else:
-            handled = _Handled(error_answer(429, "too_many_requests"), CallResult.TOO_MANY)
-        told = {**handled.answer.headers, **self._limit.headers(now)}
+            reply = fault_reply(effect, handled.answer, visit.shape.refused, now)
+        if handled.late:
+            return Exchange(reply, handled.running, LateAcceptance(handled.late, record))
+        self.ledger.record_call(record)
+        return Exchange(reply, handled.running)
+
+    def _with_limit(self, visit: _Visit, asked: Send | Unusable, late: bool) -> _Handled:
+        """A send, where it fits into the rate limit; its answer says what else does."""
+        if (refusal := visit.shape.refuses(visit.headers, self.api_key)) is not None:
+            return visit.refused(refusal, CallResult.UNAUTHORISED)
+        if self._limit is None:
+            return self._handle_send(visit, asked, late)
+        if self._limit.takes(visit.now):
+            handled = self._handle_send(visit, asked, late)
+        else:
+            handled = visit.refused(Refusal(429, "too_many_requests"), CallResult.TOO_MANY)
+        told = {**handled.answer.headers, **visit.shape.limit_headers(self._limit.standing(visit.now))}
         return replace(handled, answer=replace(handled.answer, headers=told))
 
-    def _handle_send(
-        self, headers: Mapping[str, str], submission: Submission | Unusable, key: str | None, now: float, late: bool
-    ) -> _Handled:
-        if not self._authorised(headers):
-            return _Handled(_UNAUTHORISED, CallResult.UNAUTHORISED)
-        if isinstance(submission, Unusable):
-            return _Handled(error_answer(422, submission.error, submission.message), CallResult.INVALID)
-        running_key = (headers.get("idempotency-key") or None) if self._idempotency else None
-        if running_key is not None:
-            state, message_id = self._keys.state(running_key, submission.content_hash, now)
+    def _handle_send(self, visit: _Visit, asked: Send | Unusable, late: bool) -> _Handled:
+        if isinstance(asked, Unusable):
+            return visit.refused(_refusal(asked), CallResult.INVALID)
+        unusable = next((one for one in asked.messages if isinstance(one, Unusable)), None)
+        if unusable is not None and asked.together:
+            return visit.refused(_refusal(unusable), CallResult.INVALID)
+        running = None
+        if self._idempotency and visit.idempotency_key is not None:
+            running = Running(visit.idempotency_key, _hash_of(_usable(asked)))
+            state, message_ids = self._keys.state(running.key, running.content_hash, visit.now)
             if state is not KeyState.NEW:
-                return _known_key(state, message_id)
-            self._keys.start(running_key, submission.content_hash)
-        acceptance = self._acceptance(submission, key, now)
+                return self._known_key(visit, asked, state, message_ids)
+            self._keys.start(running.key, running.content_hash)
+        acceptances = self._acceptances(visit, asked)
         if not late:
-            self._accept(acceptance, running_key)
-        return _Handled(
-            _accepted_answer(acceptance.message_id), CallResult.ACCEPTED, running_key, acceptance if late else None
-        )
+            self._accept(acceptances, running, visit.now)
+        result = CallResult.ACCEPTED if acceptances else CallResult.INVALID
+        return _Handled(_answer(asked, acceptances), result, running, acceptances if late else ())
 
-    def _handle_look_up(self, headers: Mapping[str, str], key: str, now: float) -> _Handled:
-        if not self._authorised(headers):
-            return _Handled(_UNAUTHORISED, CallResult.UNAUTHORISED)
+    def _known_key(self, visit: _Visit, asked: Send, state: KeyState, message_ids: Sequence[str]) -> _Handled:
+        if state is KeyState.REPLAY:
+            taken = [found for one in message_ids if (found := self.ledger.by_id(one)) is not None]
+            return _Handled(_answer(asked, taken), CallResult.REPLAYED)
+        return visit.refused(*_CONFLICTS[state])
+
+    def _handle_look_up(self, visit: _Visit, asked: LookUp) -> _Handled:
+        if (refusal := visit.shape.refuses(visit.headers, self.api_key)) is not None:
+            return visit.refused(refusal, CallResult.UNAUTHORISED)
         if not self._look_up_on:
-            return _Handled(error_answer(501, "no_look_up", "this provider can't be asked"), CallResult.INVALID)
-        for acceptance in self.ledger.by_key(key):
-            if acceptance.at + self._look_up_lag_s <= now:
-                return _Handled(json_answer(200, {"id": acceptance.message_id, "status": "accepted"}), CallResult.FOUND)
-        return _Handled(error_answer(404, "unknown_key"), CallResult.MISSING)
+            return visit.refused(Refusal(501, "no_look_up", "this provider can't be asked"), CallResult.INVALID)
+        try:
+            found = [one for one in asked.among(self.ledger) if one.at + self._look_up_lag_s <= visit.now]
+        except Misfit as misfit:
+            return visit.refused(_refusal(misfit.unusable), CallResult.INVALID)
+        return _Handled(asked.answer(found), CallResult.FOUND if found else CallResult.MISSING)
 
-    def _authorised(self, headers: Mapping[str, str]) -> bool:
-        if self.api_key is None:
-            return True
-        given = headers.get("authorization", "").encode(errors="replace")
-        return hmac.compare_digest(given, f"Bearer {self.api_key}".encode())
+    def _acceptances(self, visit: _Visit, asked: Send) -> tuple[Acceptance, ...]:
+        """Of several messages in one call each is known by its own id: the call's key is not that of one of them."""
+        usable = _usable(asked)
+        of_call = visit.idempotency_key if len(asked.messages) == 1 else None
+        return tuple(self._acceptance(one, of_call or one.our_id, visit.now) for one in usable)
 
     def _acceptance(self, submission: Submission, key: str | None, now: float) -> Acceptance:
         return Acceptance(
-            message_id=self.new_message_id(),
+            message_id="@".join(filter(None, [self.new_message_id(), submission.id_domain])),
             key=key,
             at=now,
             recipients=submission.recipients,
@@ -240,25 +277,38 @@ class SandboxApi:
             size=submission.size,
         )
 
-    def _accept(self, acceptance: Acceptance, running_key: str | None) -> None:
-        self.ledger.accept(acceptance)
-        if running_key is not None:
-            self._keys.accept(running_key, acceptance.content_hash, acceptance.message_id, acceptance.at)
+    def _accept(self, acceptances: Sequence[Acceptance], running: Running | None, now: float) -> None:
+        for acceptance in acceptances:
+            self.ledger.accept(acceptance)
+        if running is not None:
+            self._keys.accept(running.key, running.content_hash, tuple(one.message_id for one in acceptances), now)
 
 
-def _accepted_answer(message_id: str) -> Answer:
-    return json_answer(200, {"id": message_id})
+def _usable(asked: Send | Unusable) -> list[Submission]:
+    return [] if isinstance(asked, Unusable) else [one for one in asked.messages if isinstance(one, Submission)]
 
 
-def _known_key(state: KeyState, message_id: str) -> _Handled:
-    if state is KeyState.REPLAY:
-        return _Handled(_accepted_answer(message_id), CallResult.REPLAYED)
-    if state is KeyState.REUSED:
-        message = "this key was used with another body"
-        return _Handled(error_answer(409, "idempotency_key_reused", message), CallResult.KEY_REUSED)
-    message = "the first call with this key is still running"
-    return _Handled(error_answer(409, "idempotency_key_in_progress", message), CallResult.KEY_IN_PROGRESS)
+def _hash_of(messages: Sequence[Submission]) -> str:
+    return "".join(message.content_hash for message in messages)
 
 
-def _wrong_method(method: str) -> Exchange:
-    return Exchange(plain_reply(error_answer(405, "method_not_allowed", f"use {method}")))
+def _answer(asked: Send, acceptances: Sequence[Acceptance]) -> Answer:
+    """What the call is told: of each message, in their order."""
+    taken = iter(acceptances)
+    return asked.answer([one if isinstance(one, Unusable) else next(taken) for one in asked.messages])
+
+
+def _refusal(unusable: Unusable) -> Refusal:
+    return Refusal(422, unusable.error, unusable.message, unusable.field)
+
+
+_CONFLICTS: Final = {
+    KeyState.REUSED: (
+        Refusal(409, "idempotency_key_reused", "this key was used with another body"),
+        CallResult.KEY_REUSED,
+    ),
+    KeyState.IN_PROGRESS: (
+        Refusal(409, "idempotency_key_in_progress", "the first call with this key is still running"),
+        CallResult.KEY_IN_PROGRESS,
+    ),
+}

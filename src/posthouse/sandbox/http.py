@@ -17,6 +17,7 @@ from posthouse.sandbox.control import control_routes
 from posthouse.sandbox.gate import Clock, Gate, abort_with_reset, follow_schedule
 from posthouse.sandbox.pages import page_routes
 from posthouse.sandbox.replies import Reply, ReplyKind
+from posthouse.sandbox.shapes import SHAPES
 
 REQUEST_BYTES_MAX: Final = 32 * 1024 * 1024
 
@@ -53,7 +54,9 @@ async def serve(api: SandboxApi, *, clock: Clock, host: str = "127.0.0.1", port:
     """Listens on `host` and `port` (0: any free one). Raises ConfigError where that is not possible."""
     busy: set[web.RequestHandler] = set()
     app = web.Application(client_max_size=REQUEST_BYTES_MAX)
-    app.router.add_route("*", "/v1/{tail:.*}", _Shell(api, clock, busy).answer)
+    answer = _Shell(api, clock, busy).answer
+    for path in (*(path for shape in SHAPES for path in shape.calls), "/v1/{tail:.*}"):
+        app.router.add_route("*", path, answer)  # before the pages, whose `/messages/...` takes in one of them
     app.add_routes(control_routes(api, clock))
     app.add_routes(page_routes(api))
     # A handler is cancelled when its client leaves: that ends a stall, and tells whether a late acceptance counts.
@@ -86,7 +89,7 @@ class _Shell:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        exchange = self._api.begin(request.method, request.rel_url.raw_path, request.headers, body, self._clock())
+        exchange = self._api.begin(request.method, request.rel_url.raw_path_qs, request.headers, body, self._clock())
         reply = exchange.reply
         if reply.kind is ReplyKind.ANSWER:
             if reply.delay_s:

@@ -21,7 +21,7 @@ class KeyState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class _Kept:
     content_hash: str
-    message_id: str
+    message_ids: tuple[str, ...]
     at: float
 
 
@@ -32,26 +32,26 @@ class KeyMemory:
         self._running: dict[str, str] = {}
         self._kept: dict[str, _Kept] = {}  # oldest first
 
-    def state(self, key: str, content_hash: str, now: float) -> tuple[KeyState, str]:
-        """What a call with `key` meets, and the message id of the answer to replay."""
+    def state(self, key: str, content_hash: str, now: float) -> tuple[KeyState, tuple[str, ...]]:
+        """What a call with `key` meets, and the message ids of the answer to replay."""
         self._forget_lapsed(now)
         kept = self._kept.get(key)
         known_hash = self._running.get(key) or (kept and kept.content_hash)
         if known_hash is None:
-            return KeyState.NEW, ""
+            return KeyState.NEW, ()
         if known_hash != content_hash:
-            return KeyState.REUSED, ""
+            return KeyState.REUSED, ()
         if key in self._running or kept is None:
-            return KeyState.IN_PROGRESS, ""
-        return KeyState.REPLAY, kept.message_id
+            return KeyState.IN_PROGRESS, ()
+        return KeyState.REPLAY, kept.message_ids
 
     def start(self, key: str, content_hash: str) -> None:
         """A call with a new key is under way."""
         self._running[key] = content_hash
 
-    def accept(self, key: str, content_hash: str, message_id: str, now: float) -> None:
-        """The call's message was taken: from now on its answer is replayed, once the call has ended."""
-        self._kept[key] = _Kept(content_hash, message_id, now)
+    def accept(self, key: str, content_hash: str, message_ids: tuple[str, ...], now: float) -> None:
+        """The call's messages were taken: from now on its answer is replayed, once the call has ended."""
+        self._kept[key] = _Kept(content_hash, message_ids, now)
 
     def end(self, key: str) -> None:
         """The call is over. May be called twice."""

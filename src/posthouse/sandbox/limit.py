@@ -1,9 +1,8 @@
-"""A provider's own rate limit: so many sends a window, and headers that say how many still fit."""
+"""A provider's own rate limit: so many sends a window, and what still fits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -13,6 +12,21 @@ class SendLimit:
 
     sends: int
     window_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a limit lets through in the window under way. Times are seconds since 1970."""
+
+    sends: int
+    remaining: int
+    ends_at: float
+    now: float
+
+    @property
+    def ends_in_s(self) -> int:
+        """Whole seconds, and never too few."""
+        return math.ceil(self.ends_at - self.now)
 
 
 class LimitCounter:
@@ -32,10 +46,6 @@ class LimitCounter:
         self._sends += 1
         return True
 
-    def headers(self, now: float) -> Mapping[str, str]:
-        """What an answer says, in whole seconds and never too few."""
-        return {
-            "RateLimit-Limit": str(self._limit.sends),
-            "RateLimit-Remaining": str(self._limit.sends - self._sends),
-            "RateLimit-Reset": str(math.ceil(self._since + self._limit.window_s - now)),
-        }
+    def standing(self, now: float) -> Standing:
+        """How it stands."""
+        return Standing(self._limit.sends, self._limit.sends - self._sends, self._since + self._limit.window_s, now)

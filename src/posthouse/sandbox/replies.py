@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from enum import StrEnum
 from http import HTTPStatus
@@ -24,6 +24,20 @@ class Answer:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=lambda: _JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call is not served, before any provider has put it into its own words.
+
+    `status` is the sandbox's own, or a fault's; `error` a stable code, "" for a fault; `field` what is meant, where it
+    is one field; `message` is for people.
+    """
+
+    status: int
+    error: str = ""
+    message: str = ""
+    field: str = ""
 
 
 class ReplyKind(StrEnum):
@@ -55,14 +69,9 @@ _WITHOUT_ANSWER: Final = {
 }
 
 
-def json_answer(status: int, document: Mapping[str, Any]) -> Answer:
+def json_answer(status: int, document: Any) -> Answer:
     """An answer in JSON."""
     return Answer(status, json.dumps(document).encode())
-
-
-def error_answer(status: int, error: str, message: str = "") -> Answer:
-    """An error as the sandbox words it: a stable code, and a sentence where there is more to say."""
-    return json_answer(status, {"error": error, "message": message} if message else {"error": error})
 
 
 def plain_reply(answer: Answer) -> Reply:
@@ -70,8 +79,10 @@ def plain_reply(answer: Answer) -> Reply:
     return Reply(ReplyKind.ANSWER, answer.status, answer.headers, answer.body)
 
 
-def fault_reply(effect: Effect, deserved: Answer | None, now: float) -> Reply:
-    """The reply under `effect`. `deserved` is the provider's own answer, None where the call never got so far."""
+def fault_reply(effect: Effect, deserved: Answer | None, refused: Callable[[Refusal], Answer], now: float) -> Reply:
+    """The reply under `effect`. `deserved` is the provider's own answer, None where the call never got so far;
+    `refused` is how it words an error.
+    """
     if (reply := _WITHOUT_ANSWER.get(effect.action)) is not None:
         return reply
     # A request that the provider refuses is never told 200 by a garbled body.
@@ -81,7 +92,7 @@ def fault_reply(effect: Effect, deserved: Answer | None, now: float) -> Reply:
     if effect.action is Action.MALFORMED:
         return plain_reply(Answer(status, b'{"id": "sandbox-'))
     if effect.action is Action.STATUS or deserved is None:
-        deserved = _status_answer(effect, now)
+        deserved = _with_retry_after(refused(Refusal(effect.status, message=effect.text)), effect.retry_after, now)
     if effect.action is Action.TRUNCATED:
         return _truncated(status, deserved)
     kind = ReplyKind.DRIP if effect.action is Action.DRIP else ReplyKind.ANSWER
@@ -93,12 +104,10 @@ def _truncated(status: int, answer: Answer) -> Reply:
     return Reply(ReplyKind.TRUNCATE, status, announced, answer.body[: len(answer.body) // 2])
 
 
-def _status_answer(effect: Effect, now: float) -> Answer:
-    words = _phrase(effect.status)
-    answer = error_answer(effect.status, words.lower().replace(" ", "_"), effect.text or "a fault of the sandbox")
-    if effect.retry_after is None:
+def _with_retry_after(answer: Answer, asked: RetryAfter | None, now: float) -> Answer:
+    if asked is None:
         return answer
-    return Answer(answer.status, answer.body, {**_JSON, "Retry-After": _retry_after(effect.retry_after, now)})
+    return replace(answer, headers={**answer.headers, "Retry-After": _retry_after(asked, now)})
 
 
 def _retry_after(asked: RetryAfter, now: float) -> str:
@@ -108,7 +117,8 @@ def _retry_after(asked: RetryAfter, now: float) -> str:
     return formatdate(math.ceil(now + asked.seconds), usegmt=True)
 
 
-def _phrase(status: int) -> str:
+def phrase(status: int) -> str:
+    """What HTTP calls a status."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -116,5 +126,5 @@ def _phrase(status: int) -> str:
 
 
 def _web_page(status: int) -> bytes:
-    title = f"{status} {_phrase(status)}"
+    title = f"{status} {phrase(status)}"
     return f"<!doctype html>\n<title>{title}</title>\n<h1>{title}</h1>\n".encode()

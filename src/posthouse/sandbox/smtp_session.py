@@ -171,7 +171,8 @@ class SmtpSession:
         if client_gone:
             self._api.ledger.record_call(replace(late.call, result=CallResult.ABANDONED))
             return
-        self._api.ledger.accept(replace(late.acceptance, at=now))
+        for acceptance in late.acceptances:
+            self._api.ledger.accept(replace(acceptance, at=now))
         self._api.ledger.record_call(late.call)
 
     def _run(self, call: Call, now: float, handle: Callable[[bool], _Handled]) -> Output:
@@ -187,7 +188,7 @@ class SmtpSession:
         if result is not None:
             record = CallRecord(now, call.kind, result, call.key, fault)
             if handled.late is not None:
-                output = replace(output, late=LateAcceptance(handled.late, record))
+                output = replace(output, late=LateAcceptance((handled.late,), record))
             else:
                 self._api.ledger.record_call(record)
         if effect is not None and effect.action is Action.SWAPPED:
