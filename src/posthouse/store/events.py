@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from posthouse.core.lifecycle import Status
 from posthouse.core.policy import TypePolicy
 from posthouse.core.references import Candidate, is_main, its_send
 from posthouse.core.sends import SendState
-from posthouse.core.suppression import About, SuppressionPolicy, what_follows
+from posthouse.core.suppression import About, Suppress, SuppressionPolicy, what_follows
 from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, Database
 from posthouse.store.group_health import count_events
@@ -86,7 +86,22 @@ class Events:
         with self._database.write() as connection:
             fresh = _insert(connection, route, by_digest, now)
             found = [_News(route, digest, by_digest[digest]) for digest in sorted(fresh)]
-            return self._apply(connection, found, policies, now, verified=verified)
+            applied = self._apply(connection, found, policies, now)
+            self._suppress(connection, applied.told if verified else applied.joined, now)
+            counted = found if verified else _believed(applied.by_send.values())
+            count_events(connection, [(piece.route, piece.event) for piece in counted], now)
+            return applied.stored
+
+    def unsubscribe(self, event: Event, wish: Suppress, policies: Mapping[str, TypePolicy], now: float) -> None:
+        """Keeps one person's own word, and what it asks for. May be called again, whatever was said in between: the
+        event, by its `provider_event_id`, is kept once, and the suppression holds afterwards each time."""
+        with self._database.write() as connection:
+            digest = _digest(event, wish.who)
+            fresh = _insert(connection, wish.who, {digest: event}, now)
+            self._apply(connection, [_News(wish.who, each, event) for each in fresh], policies, now)
+            named = (events.c.route == wish.who, events.c.provider_event_id == event.provider_event_id)
+            kept = connection.scalar(select(events.c.digest).where(*named))
+            write_suppressions(connection, [replace(wish, event=kept)], now)
 
     def join(self, policies: Mapping[str, TypePolicy], now: float) -> int:
         """Looks again for the sends of news that had none; how many were found."""
@@ -97,7 +112,7 @@ class Events:
                 due = due.limit(JOIN_ROWS)
                 rows = connection.execute(due if self._database.is_sqlite else due.with_for_update(skip_locked=True))
                 waiting = [_News(row.route, row.digest, _event(row), row.received_at) for row in rows]
-                joined += self._apply(connection, waiting, policies, now).joined
+                joined += self._apply(connection, waiting, policies, now).stored.joined
             if len(waiting) < JOIN_ROWS:
                 return joined
 
@@ -137,14 +152,8 @@ class Events:
             connection.execute(_quarantine_sql(dialect), {"bad": _BAD.document(dialect, rows)})
 
     def _apply(
-        self,
-        connection: Connection,
-        news: Sequence[_News],
-        policies: Mapping[str, TypePolicy],
-        now: float,
-        *,
-        verified: bool = True,
-    ) -> Stored:
+        self, connection: Connection, news: Sequence[_News], policies: Mapping[str, TypePolicy], now: float
+    ) -> _Applied:
         """Joins the news, and writes what it means for the sends. The rows of the news are ours."""
         about = _sends_of(connection, [piece.event for piece in news])
         by_send: dict[int, list[tuple[_News, Candidate]]] = defaultdict(list)
@@ -169,19 +178,14 @@ class Events:
         known = [
             (piece, _about(states.get(id_), whose, policies)) for id_, told in by_send.items() for piece, whose in told
         ]
-        strangers = [(piece, About()) for piece in homeless] if verified else []
-        self._suppress(connection, [*known, *strangers], now)
-        counted = _believed(by_send.values()) if not verified else news
-        count_events(connection, [(piece.route, piece.event) for piece in counted if piece.received_at is None], now)
-        return Stored(len(news), sum(map(len, by_send.values())), len(steps))
+        strangers = [(piece, About()) for piece in homeless]
+        return _Applied(Stored(len(news), len(known), len(steps)), by_send, known, strangers)
 
     def _suppress(self, connection: Connection, news: Iterable[tuple[_News, About]], now: float) -> None:
         """What the news says against addresses. Only when it is heard first, with what is known of its send then: what
         a person has taken back since stays so."""
-        fresh = [(piece, about) for piece, about in news if piece.received_at is None]
         wishes = [
-            what_follows(piece.event, about, self._suppression, piece.route, now, piece.digest)
-            for piece, about in fresh
+            what_follows(piece.event, about, self._suppression, piece.route, now, piece.digest) for piece, about in news
         ]
         write_suppressions(connection, [wish for wish in wishes if wish is not None], now)
 
@@ -194,6 +198,21 @@ class _News:
     digest: str
     event: Event
     received_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """What came of a batch of news, and what each piece of it is about."""
+
+    stored: Stored
+    by_send: Mapping[int, Sequence[tuple[_News, Candidate]]]
+    joined: Sequence[tuple[_News, About]]
+    strangers: Sequence[tuple[_News, About]]  # about no send that is known
+
+    @property
+    def told(self) -> list[tuple[_News, About]]:
+        """All of it."""
+        return [*self.joined, *self.strangers]
 
 
 def _believed(told: Iterable[Sequence[tuple[_News, Candidate]]]) -> list[_News]:

@@ -80,11 +80,24 @@ class Suppressions:
             write_suppressions(connection, wishes, now)
             return _count(connection, wishes) - before
 
-    def remove(self, address: str, *, who: str, now: float, cause: SuppressionCause | None = None) -> list[Suppression]:
-        """Lets mail to an address go out again; what was removed. What was heard already never brings it back."""
+    def remove(
+        self,
+        address: str,
+        *,
+        who: str,
+        now: float,
+        cause: SuppressionCause | None = None,
+        scope: str | None = None,
+    ) -> list[Suppression]:
+        """Lets mail to an address go out again; what was removed. What was heard already never brings it back.
+
+        None stands for every cause, and for every scope.
+        """
         mine = [suppressions.c.address == fold(address)]
         if cause is not None:
             mine.append(suppressions.c.cause == cause.value)
+        if scope is not None:
+            mine.append(suppressions.c.scope == scope)
         with self._database.write() as connection:
             found = [_suppression(row) for row in connection.execute(_PLAIN.where(*mine).order_by(suppressions.c.id))]
             connection.execute(delete(suppressions).where(suppressions.c.id.in_([each.id for each in found])))
