@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from posthouse.sandbox.limit import SendLimit
     from posthouse.store.threads import StoreThreads
     from posthouse.store.worker_lock import WorkerLock
+    from posthouse.unsubscribe import UnsubscribeLinks
     from posthouse.worker.crew import WorkerParts
     from posthouse.worker.supervisor import Worker
 
@@ -176,6 +177,7 @@ class App:
         providers = self.providers()
         if not providers:
             raise ConfigError("routes", "there is none, so nothing can be sent; configure one as [routes.main]")
+        self.links()
         check(self.database)
         return providers
 
@@ -265,14 +267,22 @@ class App:
             if webhook is not None
         }
 
+    def links(self) -> UnsubscribeLinks | None:
+        """The links by which people unsubscribe; None where no type has one. Raises ConfigError."""
+        from posthouse.unsubscribe import unsubscribe_links
+
+        linked = (policy.name for policy in self.policies.values() if policy.unsubscribe_link)
+        return unsubscribe_links(self.config.web, linked)
+
     def run_web(self, host: str | None, port: int | None) -> None:
         """The web server, until SIGTERM or SIGINT. Raises ConfigError, SchemaError, DatabaseUnavailable."""
         from posthouse.store.threads import StoreThreads
+        from posthouse.unsubscribe import unsubscribe_secrets
         from posthouse.web.server import WebParts, serve
 
         given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
         settings = self.config.web.model_copy(update=given)
-        webhooks = self.webhooks()
+        webhooks, secrets = self.webhooks(), unsubscribe_secrets(settings)
         for fault in (fault for keys in webhooks.values() for fault in keys.faults()):
             log.error("%s", fault)  # the other routes' webhooks come all the same
         check(self.database)
@@ -286,6 +296,7 @@ class App:
                         executor,
                         self.policies,
                         webhooks,
+                        secrets,
                         open_transport(TransportOptions()),
                         settings,
                         self.clock,
@@ -352,7 +363,7 @@ class App:
             executor=executor,
             providers=providers,
             policies=self.policies,
-            renderer=Renderer(self.config.templates, self.config.sender),
+            renderer=Renderer(self.config.templates, self.config.sender, self.links()),
             settings=self.config.worker,
             retention=retention_limits(self.config),
             identity=Identity(socket.gethostname(), os.getpid(), version("posthouse")),

@@ -217,6 +217,13 @@ class TypeSettings(Settings):
             "then, which the template renders from `items` and `count`. Default: each goes out by itself, at once."
         ),
     )
+    unsubscribe: bool | None = Field(
+        None,
+        description=(
+            "Whether its messages have a link by which people unsubscribe from this type, with one click. Default: "
+            "`marketing` mail has, where `web.unsubscribe_secrets` are set. `true` insists on it."
+        ),
+    )
 
 
 class OutboxSettings(Settings):
@@ -362,6 +369,16 @@ class Config(Settings):
         for setting, route in named:
             if route not in self.routes:
                 raise ConfigError(setting, f"{route!r} is not a route{_nearest(route, self.routes)}")
+        return self
+
+    @model_validator(mode="after")
+    def _links(self) -> Self:
+        for name in (name for name, type_ in self.types.items() if type_.unsubscribe):
+            if self.types[name].category != "marketing":
+                reason = "stops `marketing` mail alone; with this category the link would do nothing"
+                raise ConfigError(f"types.{name}.unsubscribe", reason)
+            if not self.web.has_unsubscribe_links:
+                raise ConfigError(f"types.{name}.unsubscribe", "needs web.public_url and web.unsubscribe_secrets")
         return self
 
     @model_validator(mode="after")

@@ -21,6 +21,7 @@ from posthouse.store.enqueue import NewSend, Stored, insert_sends
 from posthouse.store.runners import write_through
 from posthouse.store.script import Script
 from posthouse.store.suppressed import suppress_new
+from posthouse.unsubscribe import link_headers, takes_headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,8 @@ class Outbox:
             raise InvalidEmail("sender", "is missing, and the configuration has no `sender` either")
         if policy.combine_s is not None:
             _refuse_what_cannot_be_combined(checked)
+        if policy.unsubscribe_link:
+            _refuse_several_recipients(checked)
         self._refuse_options_for_nobody(checked.content.options)
         self._refuse_what_no_route_carries(checked, policy)
         return NewSend(checked, self._new_key(), policy.max_age_s, policy.cooldown_s, policy.combine_s or 0.0)
@@ -129,6 +132,8 @@ class Outbox:
     def _refuse_what_no_route_carries(self, email: CheckedEmail, policy: TypePolicy) -> None:
         reasons = []
         content = email.content if email.content.sender else replace(email.content, sender=self._sender)
+        if policy.unsubscribe_link and takes_headers(content):
+            content = replace(content, headers=(*content.headers, *link_headers("<https://…>")))
         for name in policy.routes:
             if not (refused := self._providers[name].refusals(content)):
                 return
@@ -144,6 +149,18 @@ def _refuse_what_cannot_be_combined(email: CheckedEmail) -> None:
     if refused is not None:
         field, reason = refused
         raise InvalidEmail(field, f"{reason} (emails of type {email.type!r} are combined)")
+
+
+def _refuse_several_recipients(email: CheckedEmail) -> None:
+    """Said to who writes the code, since nobody would notice a newsletter without a way out. One link for all would
+    let each unsubscribe the others."""
+    count = len(email.content.recipients)
+    if count > 1 and takes_headers(email.content):
+        reason = (
+            f"{count} recipients (with cc and bcc), and emails of type {email.type!r} have a link by which one person "
+            "unsubscribes: enqueue one email for each, or give a List-Unsubscribe header of your own"
+        )
+        raise InvalidEmail("to", reason)
 
 
 def _enqueued(row: Stored, reasons: Mapping[int, str]) -> Enqueued:

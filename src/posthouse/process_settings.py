@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posthouse.setting_values import FolderName, PositiveDuration, PositiveSize, SecretValue, Settings
+from posthouse.setting_values import FolderName, PositiveDuration, PositiveSize, SecretValue, SenderValue, Settings
+
+LINKABLE_URL: Final = re.compile(r"https://[\w.:\[\]-]+(/[\w.~/%-]*)?", re.ASCII)
+"""What can begin a link in a header: RFC 8058 section 3.1 takes HTTPS alone."""
+LINKABLE_URL_CHARS_MAX: Final = 200
+"""With the longest address's token behind it the header is still one line of 998 bytes."""
 
 
 class WorkerSettings(Settings):
@@ -78,7 +84,20 @@ class WebSettings(Settings):
         pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$",
         description=(
             "Where the world reaches it, such as `https://mail.shop.example`; it tells at its start which address each "
-            "provider is to call. Default: where it listens."
+            "provider is to call, and links in messages begin with it. Default: where it listens."
+        ),
+    )
+    unsubscribe_secrets: tuple[SecretValue, ...] = Field(
+        (),
+        description=(
+            "Secrets of the links by which people unsubscribe: the first signs new ones, each of them verifies. Read "
+            "at the start of a process. Needs a `public_url` with `https://`."
+        ),
+    )
+    unsubscribe_mailto: SenderValue | None = Field(
+        None,
+        description=(
+            "An address that people read, for mail programs that unsubscribe by mail alone; it stands beside the link."
         ),
     )
     body_max: PositiveSize = Field(
@@ -89,3 +108,21 @@ class WebSettings(Settings):
         "10s",  # type: ignore[assignment]
         description="After SIGTERM: the time to answer the calls that are under way.",
     )
+
+    @property
+    def has_unsubscribe_links(self) -> bool:
+        """Whether messages can have a link by which people unsubscribe."""
+        return self.public_url is not None and bool(self.unsubscribe_secrets)
+
+    @model_validator(mode="after")
+    def _linkable(self) -> Self:
+        url = self.public_url or ""
+        if self.unsubscribe_secrets and not LINKABLE_URL.fullmatch(url):
+            raise ValueError("unsubscribe_secrets need a public_url such as https://mail.shop.example, in ASCII")
+        if self.unsubscribe_secrets and len(url) > LINKABLE_URL_CHARS_MAX:
+            raise ValueError(f"a public_url for links has at most {LINKABLE_URL_CHARS_MAX} characters")
+        if self.unsubscribe_mailto is not None and not self.unsubscribe_secrets:
+            raise ValueError("unsubscribe_mailto stands beside the link: give unsubscribe_secrets as well")
+        if self.unsubscribe_mailto is not None and not self.unsubscribe_mailto.email.isascii():
+            raise ValueError("unsubscribe_mailto must be in ASCII, with its domain as xn--…")
+        return self

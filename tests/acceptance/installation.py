@@ -171,12 +171,13 @@ class Installation:
         routes: Mapping[str, Table],
         types: Mapping[str, Table] | None = None,
         worker: Table = HASTY,
+        web: Table | None = None,
         **top: object,
     ) -> None:
         """Writes the configuration; a running worker keeps the one it has read."""
         top = {"database": self.database_url, "sender": "Shop <shop@example.com>"} | top
         top = {name: value for name, value in top.items() if value is not None}
-        tables = {"worker": worker}
+        tables = {"worker": worker, "web": web or {}}
         tables |= {f"routes.{name}": table for name, table in routes.items()}
         tables |= {f"types.{name}": table for name, table in (types or {}).items()}
         lines = _settings(top)

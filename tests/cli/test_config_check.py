@@ -158,3 +158,29 @@ def test_words_tell_the_level_first(ready: Shell) -> None:
     ran = ready.run("config", "check")
 
     assert {line.split()[0] for line in ran.out.splitlines()} == {"ok"}
+
+
+LINKS = """
+[web]
+public_url = "https://mail.shop.example"
+unsubscribe_secrets = ["{secret}"]
+
+[types.newsletter]
+category = "marketing"
+"""
+
+
+def test_the_links_by_which_people_unsubscribe_are_looked_at(ready: Shell) -> None:
+    starter = ready.config.read_text(encoding="utf-8")
+
+    ready.config.write_text(starter + LINKS.format(secret="s" * 32), encoding="utf-8")
+    findings = ready.json("config", "check")["findings"]
+    told = [f["text"] for f in findings if f["setting"] == "web.unsubscribe_secrets"]
+    assert told == ["mail of these types has a link to unsubscribe: newsletter"]
+
+    ready.config.write_text(starter + LINKS.format(secret="env:POSTHOUSE_NO_SUCH"), encoding="utf-8")
+    missing = {"web.unsubscribe_secrets": "the environment variable POSTHOUSE_NO_SUCH is not set"}
+    assert wrong(ready) == missing
+    for command in ("worker", "serve"):
+        ran = ready.run(command)
+        assert (ran.code, "POSTHOUSE_NO_SUCH is not set" in ran.err) == (2, True), "no message without its link"

@@ -159,7 +159,11 @@ def sections() -> list[Section]:
         ),
         Section("`[alerts]`", AlertSettings, "How people are told what needs them."),
         Section("`[worker]`", WorkerSettings, "How worker processes behave. Most installations need none of these."),
-        Section("`[web]`", WebSettings, "Where `posthouse serve` listens. See [webhooks](webhooks.md)."),
+        Section(
+            "`[web]`",
+            WebSettings,
+            "Where `posthouse serve` listens. See [webhooks](webhooks.md) and [links to unsubscribe](unsubscribe.md).",
+        ),
         Section("`[retention]`", RetentionSettings, "How long ended sends, and what belongs to them, are kept."),
     ]
 

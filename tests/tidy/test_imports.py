@@ -19,6 +19,7 @@ LADDER: Final = (
     ("outbox",),  # writes through the store, and asks the providers what they can carry
     ("providers", "returned", "store"),
     ("core",),
+    ("unsubscribe",),  # what messages carry, and the web server takes back
     ("config",),
     ("process_settings", "group_settings"),
     ("setting_values",),  # a sender is an address of the message model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,8 @@ from tests.contract.store_support import POLICIES, Bench
 from tests.contract.webhook_cases import CASES, NOW, OUR_ID, WebhookCase, certificate
 from tests.migrated import in_memory
 from tests.providers.scripted import ScriptedTransport
+
+SECRETS = ("the new secret of links", "the old secret of links")
 
 
 @dataclass
@@ -98,7 +100,9 @@ def keys_of(case: WebhookCase, **settings: Any) -> WebhookKeys:
 
 
 @asynccontextmanager
-async def running(executor: Executor | None = None, **settings: Any) -> AsyncIterator[Stage]:
+async def running(
+    executor: Executor | None = None, secrets: Sequence[str] = SECRETS, **settings: Any
+) -> AsyncIterator[Stage]:
     """A server with a route of each provider, and one send, `k`, whose outcome is unknown."""
     database = in_memory(lambda: NOW)
     bench = Bench(Store(database))
@@ -109,7 +113,7 @@ async def running(executor: Executor | None = None, **settings: Any) -> AsyncIte
     transport.answer = HttpAnswer(200, {}, certificate())
     webhooks = {name: keys_of(case) for name, case in CASES.items()}
     web = WebSettings.model_validate({"port": 0, "shutdown_grace": "5s", **settings})
-    server = await serve(WebParts(bench.store, executor, POLICIES, webhooks, transport, web, lambda: NOW))
+    server = await serve(WebParts(bench.store, executor, POLICIES, webhooks, secrets, transport, web, lambda: NOW))
     async with ClientSession() as client:
         try:
             yield Stage(server, bench, executor, client, webhooks, transport)

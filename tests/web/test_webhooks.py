@@ -254,7 +254,7 @@ async def test_a_server_that_takes_no_webhooks_says_so(caplog: pytest.LogCapture
     async with running() as stage:
         settings = WebSettings(port=0)
         another = await serve(
-            WebParts(stage.bench.store, stage.executor, POLICIES, {}, stage.transport, settings, lambda: NOW)
+            WebParts(stage.bench.store, stage.executor, POLICIES, {}, (), stage.transport, settings, lambda: NOW)
         )
         await another.close()
     assert "so no webhooks are taken" in caplog.text
@@ -264,4 +264,6 @@ async def test_a_port_that_is_taken_is_said_so() -> None:
     async with running() as stage:
         taken = WebSettings(port=int(stage.server.url.rpartition(":")[2]))
         with pytest.raises(ConfigError, match=r"web\.port: can't listen on 127\.0\.0\.1:\d+: .*in use"):
-            await serve(WebParts(stage.bench.store, stage.executor, POLICIES, {}, stage.transport, taken, lambda: NOW))
+            await serve(
+                WebParts(stage.bench.store, stage.executor, POLICIES, {}, (), stage.transport, taken, lambda: NOW)
+            )

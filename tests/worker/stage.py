@@ -38,6 +38,7 @@ from posthouse.sandbox.ledger import Ledger
 from posthouse.store.retention import Limits
 from posthouse.store.schema import sends
 from posthouse.store.store import Store
+from posthouse.unsubscribe import UnsubscribeLinks, unsubscribe_links
 from posthouse.worker.alarm import AlarmSettings
 from posthouse.worker.canaries import CanarySettings
 from posthouse.worker.crew import Identity, WorkerParts
@@ -221,7 +222,7 @@ class Stage:
             executor=SimulatedExecutor(process, self.database, self._chance),
             providers=self._providers(process, config),
             policies=type_policies(config) | canary_policies(config),
-            renderer=Renderer(config.templates, config.sender),
+            renderer=Renderer(config.templates, config.sender, _links(config)),
             settings=config.worker,
             retention=FOR_EVER,
             identity=Identity(process.name, 1, "0"),
@@ -328,6 +329,11 @@ def play(scene: Play) -> None:
             await stage.close()
 
     run(main())
+
+
+def _links(config: Config) -> UnsubscribeLinks | None:
+    linked = [policy.name for policy in type_policies(config).values() if policy.unsubscribe_link]
+    return unsubscribe_links(config.web, linked)
 
 
 def email(number: int | str, **fields: Any) -> Email:

@@ -33,7 +33,7 @@ def render(folder: Path) -> Render:
             (folder / name).write_text(words, encoding="utf-8")
         content = Content(to=(ADA,), **fields)
         renderer = Renderer(folder, sender)
-        return renderer.message(7, "ik-7", renderer.content(content.to_json()), date=1_800_000_000.0)
+        return renderer.message(7, "ik-7", renderer.content(content.to_json(), "default", "ik-7"), date=1_800_000_000.0)
 
     return render_one
 
@@ -148,7 +148,7 @@ def test_without_any_sender_it_says_so(render: Render) -> None:
 )
 def test_content_that_cannot_be_read_says_why(body: str | None, reason: str) -> None:
     with pytest.raises(CannotRender) as raised:
-        Renderer(Path("nowhere"), None).content(body)
+        Renderer(Path("nowhere"), None).content(body, "default", "ik-7")
 
     assert reason in str(raised.value)
 

@@ -26,6 +26,7 @@ from posthouse.providers.registry import PROVIDERS
 from posthouse.providers.trial import refused_parts
 from posthouse.setting_values import Secret
 from posthouse.store.migrate import check as check_tables
+from posthouse.unsubscribe import unsubscribe_secrets
 from posthouse.web.webhooks import path_of
 from posthouse.worker.supervisor import SETTLE_GRACE_SHARE
 
@@ -58,7 +59,7 @@ def check(
 ) -> Answer:
     """Tell whether everything is as it has to be: settings, secrets, database, tables, templates."""
     app = call.app
-    findings = [*_database(app), *_routes(app), *_types(app.config), *_templates(app.config)]
+    findings = [*_database(app), *_routes(app), *_types(app.config), *_links(app), *_templates(app.config)]
     if live and not any(finding.level is Level.WRONG for finding in findings if finding.setting.startswith("routes")):
         findings += _health(app)
     wrong = [finding for finding in findings if finding.level is Level.WRONG]
@@ -160,6 +161,14 @@ def _types(config: Config) -> Iterator[Finding]:
     yield Finding(Level.OK, "types", ", ".join(config.types))
     if config.sender is None:
         yield Finding(Level.NOTE, "sender", "is missing: every email has to name one itself")
+
+
+def _links(app: App) -> Iterator[Finding]:
+    web = app.config.web
+    if web.unsubscribe_secrets:
+        linked = ", ".join(policy.name for policy in app.policies.values() if policy.unsubscribe_link)
+        fine = f"mail of these types has a link to unsubscribe: {linked or 'none, as none is marketing'}"
+        yield _tried("web.unsubscribe_secrets", lambda: unsubscribe_secrets(web), fine)
 
 
 def _templates(config: Config) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""`posthouse serve`: takes in webhooks, until it is told to stop."""
+"""`posthouse serve`: takes in webhooks and unsubscriptions, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def serve(
         typer.Option(min=0, max=65535, help="The port; 0 for any free one. Default: web.port.", show_default=False),
     ] = None,
 ) -> None:
-    """Take in what providers tell by webhooks, until SIGTERM or Ctrl-C.
+    """Take in what providers tell by webhooks, and who unsubscribes, until SIGTERM or Ctrl-C.
 
-    It answers at /webhooks/ROUTE, /healthz and /readyz. Any number of these may run. Then it listens no longer, and
-    answers what is under way within `web.shutdown_grace`. It logs to standard error; with --json one JSON object a
-    line.
+    It answers at /webhooks/ROUTE, /unsubscribe/TOKEN, /healthz and /readyz. Any number of these may run. Then it
+    listens no longer, and answers what is under way within `web.shutdown_grace`. It logs to standard error; with --json
+    one JSON object a line.
     """
     app = call.app
     log_to_stderr(as_json=call.output.as_json)

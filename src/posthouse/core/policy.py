@@ -64,6 +64,7 @@ class TypePolicy:
     cooldown_s: float = 0.0  # between two emails of one family
     standby_share: int = 0  # so many of 10,000 sends try the standby first, so that it is known to work
     combine_s: float | None = None  # how long sends to one recipient are gathered to go out as one; None: not at all
+    unsubscribe_link: bool = False  # whether its messages have a link by which people unsubscribe
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,16 @@ REPLAY_BACKOFF: Final = Backoff(first_s=2.0, max_s=120.0)
 
 def type_policies(config: Config) -> dict[str, TypePolicy]:
     """The policies of every configured type."""
-    return {name: _policy(name, settings, tuple(config.routes)) for name, settings in config.types.items()}
+    return {name: _policy(name, settings, config) for name, settings in config.types.items()}
 
 
-def _policy(name: str, settings: TypeSettings, all_routes: tuple[str, ...]) -> TypePolicy:
+def _policy(name: str, settings: TypeSettings, config: Config) -> TypePolicy:
+    category = Category(settings.category)
+    linked = category is Category.MARKETING and settings.unsubscribe is not False
     return TypePolicy(
         name=name,
-        routes=settings.routes or all_routes,
-        category=Category(settings.category),
+        routes=settings.routes or tuple(config.routes),
+        category=category,
         priority=Priority(settings.priority),
         max_age_s=settings.max_age,
         max_attempts=settings.max_attempts,
@@ -107,4 +110,5 @@ def _policy(name: str, settings: TypeSettings, all_routes: tuple[str, ...]) -> T
         cooldown_s=settings.cooldown or 0.0,
         standby_share=round(settings.standby_share * SHARES),
         combine_s=settings.combine,
+        unsubscribe_link=linked and config.web.has_unsubscribe_links,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +19,10 @@ from posthouse.store.access import StoreAccess
 from posthouse.store.migrate import check
 from posthouse.store.store import Store
 from posthouse.store.threads import StoreExecutor
+from posthouse.unsubscribe import path_of as unsubscribe_path
 from posthouse.web.intake import Intake
 from posthouse.web.outward import Outward
+from posthouse.web.unsubscribe import Unsubscribe, UnsubscribeDesk
 from posthouse.web.webhooks import Webhooks, path_of
 
 READY_WITHIN_S: Final = 5.0
@@ -36,6 +38,7 @@ class WebParts:
     executor: StoreExecutor
     policies: Mapping[str, TypePolicy]
     webhooks: Mapping[str, WebhookKeys]  # by route
+    unsubscribe_secrets: Sequence[str]  # of links in messages; none: there are no links
     transport: Transport  # for what a provider's call asks for
     settings: WebSettings
     now: Callable[[], float]  # seconds since 1970
@@ -71,12 +74,14 @@ async def serve(parts: WebParts) -> WebServer:
         log.warning("no route has webhook_secrets (or webhook_topics), so no webhooks are taken")
     for name in parts.webhooks:
         log.info("webhooks of %s: %s%s", name, (settings.public_url or server.url).rstrip("/"), path_of(name))
+    if parts.unsubscribe_secrets and settings.public_url:
+        log.info("unsubscribe links: %s%s", settings.public_url.rstrip("/"), unsubscribe_path("…"))
     return server
 
 
 def application(parts: WebParts) -> web.Application:
     """Everything that it answers."""
-    meanwhile = "webhooks are sent away, to be sent again,"
+    meanwhile = "webhooks are sent away, to be sent again,"  # and people asked to try again
     access = StoreAccess(parts.executor, asyncio.get_running_loop().time, meanwhile)
     outward = Outward(parts.transport)
     webhooks = Webhooks(parts.webhooks, Intake(parts.store, parts.policies), access, outward, parts.now)
@@ -87,6 +92,11 @@ def application(parts: WebParts) -> web.Application:
 
     app.on_cleanup.append(close)
     app.router.add_post(path_of("{route}"), webhooks.receive)
+    if parts.unsubscribe_secrets:
+        desk = UnsubscribeDesk(parts.store, parts.policies)
+        unsubscribe = Unsubscribe(parts.unsubscribe_secrets, desk, access)
+        app.router.add_get(unsubscribe_path("{token}"), unsubscribe.show)  # HEAD as well
+        app.router.add_post(unsubscribe_path("{token}"), unsubscribe.act)
     app.router.add_get("/healthz", _alive)
     app.router.add_get("/readyz", _Readiness(parts.store, access).answer)
     return app

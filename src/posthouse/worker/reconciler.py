@@ -113,7 +113,8 @@ class Reconciler:
     async def _is_stopped(self, taken: ClaimedSend) -> bool:
         """Whether some recipient must not get it; where nobody can say that now, the step itself finds out why."""
         try:
-            return bool(await self._check.stopped(taken.state.type, self._renderer.content(taken.body)))
+            content = self._renderer.content(taken.body, taken.state.type, taken.idempotency_key)
+            return bool(await self._check.stopped(taken.state.type, content))
         except (CannotRender, DatabaseUnavailable):
             return False
 
@@ -138,7 +139,7 @@ class Reconciler:
     async def _ask_now(self, taken: ClaimedSend, facts: RouteFacts, chosen: Plan) -> None:
         """Raises CannotRender, DatabaseUnavailable, both before anything was asked."""
         state = taken.state
-        content = self._renderer.content(taken.body)
+        content = self._renderer.content(taken.body, state.type, taken.idempotency_key)
         async with self._files.of(state.id, content) as files:
             message = self._renderer.message(state.id, taken.idempotency_key, content, taken.date, files)
             if chosen.resolver is Resolver.REPLAY:

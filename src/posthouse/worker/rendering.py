@@ -14,6 +14,7 @@ from posthouse.errors import InvalidEmail
 from posthouse.providers.port import OutgoingMessage
 from posthouse.raw import SUBJECT_CHARS_MAX
 from posthouse.text import refuse_control
+from posthouse.unsubscribe import UnsubscribeLinks
 
 NO_FILES: Final[Mapping[str, bytes]] = {}
 
@@ -24,10 +25,11 @@ class CannotRender(Exception):
 
 class Renderer:
     """Renders templates from one folder: `NAME.subject.txt`, `NAME.txt`, `NAME.html`; the latter two are optional
-    but one. Undefined variables are errors, and what goes into HTML is escaped."""
+    but one. Undefined variables are errors, and what goes into HTML is escaped. `links` go into what has them."""
 
-    def __init__(self, folder: Path, sender: Address | None) -> None:
+    def __init__(self, folder: Path, sender: Address | None, links: UnsubscribeLinks | None = None) -> None:
         self._sender = sender
+        self._links = links
         self._environment = Environment(
             loader=FileSystemLoader(folder),
             undefined=StrictUndefined,
@@ -71,14 +73,15 @@ class Renderer:
             options=content.options,
         )
 
-    def content(self, body: str | None) -> Content:
-        """The stored content, with the sender that it goes out under. Raises CannotRender."""
+    def content(self, body: str | None, type_: str, idempotency_key: str) -> Content:
+        """The stored content of one send, with the sender and the link that it goes out with. Raises CannotRender."""
         if body is None:
             raise CannotRender("its content is no longer kept")
         try:
-            return Content.from_json(body, self._sender)
+            content = Content.from_json(body, self._sender)
         except ValueError as error:
             raise CannotRender(f"its content can't be read: {error}") from error
+        return content if self._links is None else self._links.added(content, type_, idempotency_key)
 
     def _render(
         self, name: str, variables: Mapping[str, Any], given_subject: str | None

@@ -121,7 +121,7 @@ class Starter:
         The route's place and the message's files are `held`. Raises CannotRender, DatabaseUnavailable.
         """
         state = claimed.state
-        content = self._renderer.content(claimed.body)
+        content = self._content(claimed)
         able = self._able(state, content)
         if not self._may_begin(claimed, able):
             return None
@@ -153,8 +153,12 @@ class Starter:
         claimed = call.claimed
         if not await self._on_time(claimed, route, None, len(call.message.recipients)):
             return False
-        clear = await self._still_clear(claimed, self._renderer.content(claimed.body))
+        clear = await self._still_clear(claimed, self._content(claimed))
         return clear and self._may_begin(claimed, (route,))
+
+    def _content(self, claimed: ClaimedSend) -> Content:
+        """What it goes out with. Raises CannotRender."""
+        return self._renderer.content(claimed.body, claimed.state.type, claimed.idempotency_key)
 
     async def _still_clear(self, claimed: ClaimedSend, content: Content) -> bool:
         """Whether all may still get it after a wait. If not, the send is given back: its next claim sees to it."""
@@ -179,7 +183,7 @@ class Starter:
         if left is None:
             self._claims.settled(state)  # somebody else has it now
             return None
-        return left, self._renderer.content(left.body)
+        return left, self._content(left)
 
     async def _on_time(self, claimed: ClaimedSend, route: str, slot: Slot | None, recipients: int) -> bool:
         """Waits for the moment when the call may begin. If there is none, the send is given back."""
