@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,19 @@ from posthouse.store.schema import contents, sends
 
 DEADLINE_S = 30.0
 """No wait in these tests is meant to take this long; it only ends a test that would hang."""
+
+
+@contextmanager
+def own_logging() -> Iterator[None]:
+    """What is set up meanwhile is gone afterwards: other tests look at what is logged."""
+    root, ours = logging.getLogger(), logging.getLogger("posthouse")
+    before = (root.handlers, root.level, ours.level)
+    try:
+        yield
+    finally:
+        root.handlers = before[0]
+        root.setLevel(before[1])
+        ours.setLevel(before[2])
 
 
 @dataclass(frozen=True)
@@ -63,8 +78,9 @@ class Shell:
         self.config.write_text(text, encoding="utf-8")
 
     def run(self, *args: str, stdin: str | None = None) -> Ran:
-        """The command, in this process."""
-        result = CliRunner().invoke(app, args, input=stdin, env=self.environment)
+        """The command, in this process, whose logging is afterwards as it was."""
+        with own_logging():
+            result = CliRunner().invoke(app, args, input=stdin, env=self.environment)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Ran(result.exit_code, result.stdout, result.stderr)

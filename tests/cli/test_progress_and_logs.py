@@ -11,16 +11,13 @@ import pytest
 
 from posthouse.cli.logs import log_to_stderr
 from posthouse.cli.progress import tracked
+from tests.cli.conftest import own_logging
 
 
 @pytest.fixture
 def _own_logging() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("posthouse")
-    before = (root.handlers, root.level, ours.level)
-    yield
-    root.handlers = before[0]
-    root.setLevel(before[1])
-    ours.setLevel(before[2])
+    with own_logging():
+        yield
 
 
 def test_a_bar_is_drawn_on_a_terminal_and_the_items_come_through(
