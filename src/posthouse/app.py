@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from posthouse.store.threads import StoreThreads
     from posthouse.store.worker_lock import WorkerLock
     from posthouse.unsubscribe import UnsubscribeLinks
+    from posthouse.worker.backfill import Filled
     from posthouse.worker.crew import WorkerParts
     from posthouse.worker.supervisor import Worker
 
@@ -241,6 +242,32 @@ class App:
             if lock is not None:
                 lock.release()
 
+    def read_log(self, route: str, since: float | None, tell: Callable[[Filled], None]) -> None:
+        """Reads the log of the route's provider now, from where it was read to, or from `since` at the latest.
+
+        `tell` hears of each stretch when it is written down. Raises ConfigError where there is no log to read,
+        SchemaError, DatabaseUnavailable, and LogFailed where it tells no more; what it told is kept.
+        """
+        from posthouse.store.threads import StoreThreads
+        from posthouse.worker.backfill import read_now
+
+        check(self.database)
+        if route not in self.config.routes:
+            raise ConfigError(f"routes.{route}", f"is not configured (there are: {', '.join(self.config.routes)})")
+        ahead = self.store.ledger.now() - self.clock()
+        executor = StoreThreads(single=self.database.is_sqlite)
+        try:
+            provider = self.providers()[route]
+            if provider.log is None:
+                raise ConfigError(f"routes.{route}", f"{provider.facts.kind} has no log that could be read")
+            _run(
+                read_now(
+                    route, provider, self.policies, self.store, executor, lambda: self.clock() + ahead, since, tell
+                )
+            )
+        finally:
+            executor.close()
+
     def ask_health(self) -> dict[str, Verdict | None]:
         """What each route's health URL says now; None for a route that has none. Raises ConfigError."""
 
@@ -377,6 +404,11 @@ class App:
                 url=alerts.url.reveal if alerts.url else None,
             ),
             canaries=CanarySettings(canaries(self.config), way_in),
+            backfill={
+                name: settings.backfill_every
+                for name, settings in self.config.routes.items()
+                if settings.backfill_every is not None
+            },
             alone=alone,
         )
 

@@ -116,6 +116,14 @@ class RouteSettings(Settings):
         None, description="How long a route may be quiet before `canary_to` gets a message, such as `30m`; at least 5m."
     )
 
+    backfill_every: PositiveDuration | None = Field(
+        None,
+        description=(
+            "How often the provider's own log is read for news whose webhook never came, such as `1h`; at least 5m. "
+            "Default: never, since it costs calls, and a key that may only send can't read it."
+        ),
+    )
+
     @property
     def own(self) -> dict[str, Any]:
         """The settings that belong to the provider."""
@@ -135,6 +143,8 @@ class RouteSettings(Settings):
             raise ValueError("canary_to and canary_every go together: give both or neither")
         if self.canary_every is not None and self.canary_every < 300:
             raise ValueError("canary_every is less than 5m")
+        if self.backfill_every is not None and self.backfill_every < 300:
+            raise ValueError("backfill_every is less than 5m")
         return self
 
 

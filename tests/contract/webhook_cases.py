@@ -220,6 +220,7 @@ def _postmark(type_: str, **details: Any) -> Json:
     return common | details
 
 
+_DELIVERY: Final = "delivery m-1 ada@example.com"
 _POSTMARK_AT: Final = "2027-01-15T02:59:49.5000000-05:00"  # seven digits, and an offset
 
 
@@ -260,7 +261,7 @@ POSTMARK: Final = WebhookCase(
     told={
         "delivered": Told(
             _postmark("Delivery", Recipient=ADA, DeliveredAt=_POSTMARK_AT, Details="250 2.0.0 OK"),
-            event(EventKind.DELIVERED, code="250 2.0.0", text="250 2.0.0 OK"),
+            event(EventKind.DELIVERED, code="250 2.0.0", text="250 2.0.0 OK", provider_event_id=_DELIVERY),
         ),
         "bounced": Told(_bounce("HardBounce"), _of_bounce(EventKind.BOUNCED, Cause.NO_MAILBOX, hard=True)),
         "without details": Told(

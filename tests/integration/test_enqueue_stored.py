@@ -271,6 +271,8 @@ class NoHtml:
     async def health(self) -> Verdict | None:
         raise NotImplementedError
 
+    log = None
+
     def credential_changed(self) -> bool:
         return False
 

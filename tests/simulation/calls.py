@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from posthouse.content import Content
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.policy import RouteFacts
+from posthouse.providers.logs import OpenLog
 from posthouse.providers.port import OutgoingMessage, Provider
 
 
@@ -70,6 +71,10 @@ class Noting:
 
     async def health(self) -> Verdict | None:
         return await self._provider.health()
+
+    @property
+    def log(self) -> OpenLog | None:
+        return self._provider.log
 
     def credential_changed(self) -> bool:
         return self._provider.credential_changed()

@@ -28,6 +28,7 @@ from posthouse.core.pace_policy import pace_policy
 from posthouse.core.policy import RouteFacts, type_policies
 from posthouse.email import Email
 from posthouse.outbox import Outbox
+from posthouse.providers.logs import OpenLog
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.providers.registry import build_provider
 from posthouse.providers.transport import Transport
@@ -87,6 +88,8 @@ class Scripted:
 
     async def health(self) -> Verdict | None:
         return None
+
+    log: OpenLog | None = None
 
     def credential_changed(self) -> bool:
         return False
@@ -232,6 +235,7 @@ class Stage:
             health=health_policy(config),
             alarm=self.alarm,
             canaries=CanarySettings(canaries(config), self._outbox(config, process)),
+            backfill={name: each.backfill_every for name, each in config.routes.items() if each.backfill_every},
         )
         self.running.append(RunningWorker(Worker(parts), process))
         return self.running[-1]

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from posthouse.app import App
-from posthouse.cli.failures import Exit, failure_of
+from posthouse.cli.backfill import backfill
+from posthouse.cli.failures import Exit, WrongUsage, failure_of
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import duration
 from posthouse.cli.output import Answer, Json, count
@@ -25,12 +26,30 @@ def reconcile(
     keys: Annotated[
         list[str] | None, typer.Argument(help="These at once, due or not.", metavar="KEY...", show_default=False)
     ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="Read the providers' logs for news whose webhook never came.")
+    ] = False,
+    route: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --events: only this route's.", show_default=False)
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="2d", help="With --events: from so long ago, though it was read already.", show_default=False
+        ),
+    ] = None,
 ) -> Answer:
     """Find out now what became of unknown sends.
 
     The provider is asked, or called again under the same key. Without KEYs: one pass over all that are due. Workers
-    do this by themselves every few seconds.
+    do this by themselves every few seconds. With --events it is the news of accepted sends that is looked for.
     """
+    if events:
+        if keys:
+            raise WrongUsage("--events is about everything in the log: name no KEY")
+        return backfill(call, route, since)
+    if route or since:
+        raise WrongUsage("--route and --since go with --events")
     app = call.app
     hurried, refused = _hurry(app, list(dict.fromkeys(keys or ())), call.who)
     steps = app.reconcile() if hurried or not keys else 0

@@ -27,6 +27,7 @@ from posthouse.providers.batch import Payload as Payload
 from posthouse.providers.body import Body, encoded
 from posthouse.providers.carrying import Mail, Room, not_carried, refused_by_settings
 from posthouse.providers.credential import Credential
+from posthouse.providers.logs import LOG_BYTES_MAX, LogPage, LogQuestion, OpenLog, ProviderLog, TooMuch
 from posthouse.providers.look_ups import LookUpSteps, Question
 from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
@@ -88,6 +89,7 @@ class Api:
     complete: Callable[[Verdict, Any, OutgoingMessage], Verdict] = _as_judged  # an acceptance, with the answer's JSON
     look_up: LookUpCall | LookUpSteps | None = None
     batch: BatchCall | None = None  # several messages by one call, where they may differ in everything
+    log: ProviderLog | None = None  # what became of messages, where it can be read
     health_url: str | None = None
 
 
@@ -219,6 +221,11 @@ class ApiProvider:
             return Verdict(Outcome.ACCEPTED, code=str(answer.status), rule="the health URL answers")
         return verdict
 
+    @property
+    def log(self) -> OpenLog | None:
+        """The API's own log."""
+        return None if self._api.log is None else OpenLog(self._api.log, self._ask_log)
+
     def credential_changed(self) -> bool:
         """Whether the credential reads otherwise than what was refused last."""
         return self._credential.changed()
@@ -265,6 +272,17 @@ class ApiProvider:
         text = _text(answer)
         step = question.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text))
         return step or LookUp(Found.UNSURE, text=f"{verdict.code} {verdict.text or 'no usable answer'}")
+
+    async def _ask_log(self, question: LogQuestion) -> LogPage | TooMuch | Verdict:
+        """One call of a log."""
+        headers = {"Content-Type": "application/json"} if question.body else {}
+        method = "POST" if question.body else "GET"
+        verdict, answer = await self._call(method, question.url, headers, question.body, LOG_BYTES_MAX)
+        if answer is None:
+            return verdict
+        text = _text(answer)
+        page = question.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text))
+        return page or verdict
 
     async def _call(
         self,

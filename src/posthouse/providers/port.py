@@ -12,6 +12,7 @@ from posthouse.content import Content
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.policy import RouteFacts
 from posthouse.header import HeaderPairs
+from posthouse.providers.logs import OpenLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,10 @@ class Provider(Protocol):
 
     async def health(self) -> Verdict | None:
         """Asks the provider's health URL, None where there is none. Never sends mail."""
+
+    @property
+    def log(self) -> OpenLog | None:
+        """The provider's own log of what became of messages, None where it has none. To read it sends nothing."""
 
     def credential_changed(self) -> bool:
         """Whether what lets us in reads otherwise than what was refused last; said once for each change.

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from posthouse.address import fold
 from posthouse.core.events import Cause, Event, EventKind
 from posthouse.providers.answer_paths import at, id_at
 from posthouse.providers.api_settings import ApiSettings
@@ -107,20 +108,29 @@ def read(item: Any, _: Mapping[str, str]) -> Iterator[Event]:
     if meaning is None:
         return
     said = text_at(item, "Details") or text_at(item, "Description")
-    bounce_id = id_at(item, "ID")
+    recipient = address_at(item, "Recipient") or address_at(item, "Email")
     yield Event(
         meaning.kind,
         moment_at(item, time),
-        recipient=address_at(item, "Recipient") or address_at(item, "Email"),
+        recipient=recipient,
         key=id_within(item, "Metadata", OUR_ID),
         message_id=id_at(item, "MessageID"),
-        provider_event_id=bounce_id and f"bounce {bounce_id}",
+        provider_event_id=_event_id(item, recipient),
         cause=meaning.cause,
         hard=meaning.hard or _made_inactive(item, meaning),
         code=code_in(said),
         text=said,
         url=text_at(item, "OriginalLink"),
     )
+
+
+def _event_id(item: Any, recipient: str) -> str | None:
+    """A bounce has one. A message is delivered to a recipient once, whatever time is told of it where."""
+    if bounce_id := id_at(item, "ID"):
+        return f"bounce {bounce_id}"
+    message_id = id_at(item, "MessageID")
+    delivered = at(item, "RecordType") == "Delivery" and message_id and recipient
+    return f"delivery {message_id} {fold(recipient)}" if delivered else None
 
 
 def _meaning(item: Any) -> Meaning | None:

@@ -149,7 +149,12 @@ def build_provider(
 ) -> Provider:
     """The provider of the route `name`. Opens nothing and reads no credential. Raises ConfigError."""
     kind, settings = _configured(name, route)
-    return kind.build(BuildContext(name, route, transport_factory, now, connect), settings)
+    provider = kind.build(BuildContext(name, route, transport_factory, now, connect), settings)
+    if route.backfill_every is not None and provider.log is None:
+        raise ConfigError(
+            f"routes.{name}.backfill_every", f"{route.provider} has no log that could be read; take it out"
+        )
+    return provider
 
 
 def build_webhook(name: str, route: RouteSettings) -> Webhook | None:

@@ -28,6 +28,7 @@ from posthouse.providers.look_ups import LookUpSteps, Question, asked_from_s, sp
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.sendgrid_events import SendgridWebhookSettings, message_id_of
+from posthouse.providers.sendgrid_log import sendgrid_log
 from posthouse.setting_values import Duration, PositiveDuration
 
 KIND: Final = "sendgrid"
@@ -186,6 +187,7 @@ def sendgrid_api(settings: SendgridSettings) -> Api:
         rules=RULES,
         message_id="header:x-message-id",
         look_up=steps if settings.look_up == "logs" else None,
+        log=sendgrid_log(settings.at, settings.look_up_kept),
         health_url=settings.health_url,
     )
 

@@ -109,6 +109,11 @@ class SmtpProvider:
             return self._verdict(stop)
         return Verdict(Outcome.ACCEPTED, code=str(reply.code), rule="the server lets us in")
 
+    @property
+    def log(self) -> None:
+        """A mail server has none that we could read."""
+        return None
+
     def credential_changed(self) -> bool:
         """Whether the password reads otherwise than what was refused last; then every connection is made anew."""
         changed = self._credential.changed()

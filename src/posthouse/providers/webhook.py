@@ -6,7 +6,9 @@ the webhooks of one more provider are added.
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -96,6 +98,13 @@ class Reading:
     events: tuple[Event, ...] = ()
     unread: tuple[Unread, ...] = ()
 
+    def unread_by_reason(self) -> dict[str, dict[str, str]]:
+        """What could not be read, by the reason and then by its digest."""
+        found: dict[str, dict[str, str]] = defaultdict(dict)
+        for one in self.unread:
+            found[one.reason][hashlib.sha256(one.item.encode("utf-8", "replace")).hexdigest()] = one.item
+        return found
+
 
 def reading(webhook: Webhook, call: WebhookCall) -> Reading:
     """What a genuine call tells. One bad item spoils none beside it. Never raises for what came."""
@@ -103,20 +112,26 @@ def reading(webhook: Webhook, call: WebhookCall) -> Reading:
     document = read_json(text)
     if not isinstance(document, dict | list):
         return Reading(unread=(Unread(text, "the body is no JSON"),))
+    items = document if isinstance(document, list) else [document]
+    return reading_of(items, lambda item: webhook.read(item, call.headers))
+
+
+def reading_of(items: Iterable[Any], read: Callable[[Any], Iterable[Event]]) -> Reading:
+    """What items tell, each read by itself."""
     events: list[Event] = []
     unread: list[Unread] = []
-    for item in document if isinstance(document, list) else [document]:
+    for item in items:
         try:
-            events += _events(webhook, item, call.headers)
+            events += _events(item, read)
         except Unreadable as error:
             unread.append(Unread(_text(item), str(error)))
     return Reading(tuple(events), tuple(unread))
 
 
-def _events(webhook: Webhook, item: Any, headers: Mapping[str, str]) -> Iterator[Event]:
+def _events(item: Any, read: Callable[[Any], Iterable[Event]]) -> Iterator[Event]:
     if not isinstance(item, dict):
         raise Unreadable("it is no object")
-    for event in webhook.read(item, headers):
+    for event in read(item):
         if not (event.recipient or event.key or event.message_id):
             raise Unreadable("it names neither a message nor a recipient")
         yield _explained(event)

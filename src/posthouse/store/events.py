@@ -143,6 +143,13 @@ class Events:
             route: str | None = connection.scalar(select(sends.c.route).where(sends.c.id == candidate.send_id))
             return route
 
+    def without_end(self, message_ids: Collection[str]) -> set[str]:
+        """Those of the providers' ids under which a send of ours was accepted whose end nobody has told yet."""
+        open_ones = sends.c.delivery.in_([Delivery.NONE.value, Delivery.DEFERRED.value])
+        with self._database.read() as connection:
+            found = select(sends.c.message_id).where(sends.c.message_id.in_(message_ids), open_ones)
+            return {message_id for message_id in connection.scalars(found) if message_id}
+
     def quarantine(self, route: str, items: Mapping[str, str], reason: str, now: float) -> None:
         """Keeps items that could not be read, by their digests, for a person to look at."""
         dialect = self._database.dialect

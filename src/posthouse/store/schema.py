@@ -430,6 +430,17 @@ alerts = Table(
     **MYSQL_TABLE,
 )
 
+log_cursors = Table(
+    "email_log_cursors",
+    metadata,
+    Column("route", String(63), primary_key=True),
+    Column("read_until", Instant),  # its provider's log was read up to here; NULL: never yet
+    Column("turn_at", Instant, nullable=False),  # when it was written last
+    Column("failing_since", Instant),
+    Column("error", LongText, nullable=False, server_default=EMPTY),  # of the latest pass, while it fails
+    **MYSQL_TABLE,
+)
+
 audit = Table(
     "email_audit",
     metadata,

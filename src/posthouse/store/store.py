@@ -11,6 +11,7 @@ from posthouse.store.database import Database
 from posthouse.store.events import Events
 from posthouse.store.group_health import GroupHealth
 from posthouse.store.ledger import Ledger
+from posthouse.store.log_cursors import LogCursors
 from posthouse.store.operations import Operations
 from posthouse.store.pacing import Pacing
 from posthouse.store.queue import Queue
@@ -41,3 +42,4 @@ class Store:
         self.switches = Switchboard(database)
         self.retention = Retention(database)
         self.webhook_tokens = WebhookTokens(database)
+        self.log_cursors = LogCursors(database)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from posthouse.core.policy import TypePolicy
-from posthouse.providers.webhook import Genuine, Reading, Refused, Unread, Webhook, WebhookCall, reading
+from posthouse.providers.webhook import Genuine, Reading, Refused, Webhook, WebhookCall, reading
 from posthouse.store.store import Store
 
 TOGETHER: Final = 500
@@ -29,15 +27,8 @@ class Intake:
         if token is not None and not self._store.webhook_tokens.comes_with(route, token, call.body, now):
             return Refused("its token came with another body before")
         told = reading(webhook, call)
-        self._quarantine(route, told.unread, now)
+        for reason, items in told.unread_by_reason().items():
+            self._store.events.quarantine(route, items, reason, now)
         for start in range(0, len(told.events), TOGETHER):
             self._store.events.store(route, told.events[start : start + TOGETHER], self._policies, now)
         return told
-
-    def _quarantine(self, route: str, unread: Sequence[Unread], now: float) -> None:
-        by_reason: dict[str, dict[str, str]] = defaultdict(dict)
-        for one in unread:
-            digest = hashlib.sha256(one.item.encode("utf-8", "replace")).hexdigest()
-            by_reason[one.reason][digest] = one.item
-        for reason, items in by_reason.items():
-            self._store.events.quarantine(route, items, reason, now)

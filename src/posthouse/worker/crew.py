@@ -20,6 +20,7 @@ from posthouse.store.retention import Limits
 from posthouse.store.store import Store
 from posthouse.store.threads import StoreExecutor
 from posthouse.worker.alarm import Alarm, AlarmSettings
+from posthouse.worker.backfill import Backfill, BackfillWatch
 from posthouse.worker.backlog import BacklogWatch
 from posthouse.worker.batches import Batches
 from posthouse.worker.caller import Caller
@@ -75,6 +76,7 @@ class WorkerParts:
     health: HealthPolicy = field(default_factory=HealthPolicy)
     alarm: AlarmSettings = field(default_factory=AlarmSettings)
     canaries: CanarySettings | None = None
+    backfill: Mapping[str, float] = field(default_factory=dict)  # every so many seconds, by route
     alone: bool = False  # no other worker can live: every open call is a dead worker's
 
 
@@ -93,6 +95,7 @@ class Crew:
     housekeeping: Housekeeping
     credentials: CredentialWatch
     canaries: Canaries
+    backfill: BackfillWatch
 
 
 def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: DatabaseClock) -> Crew:
@@ -146,6 +149,15 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
         ),
         credentials=CredentialWatch(parts.providers, routes),
         canaries=Canaries(parts.canaries, parts.store, access, routes, gates, alarm, pulse, now),
+        backfill=BackfillWatch(
+            parts.backfill,
+            Backfill(parts.providers, parts.policies, parts.store, access, now),
+            parts.store,
+            access,
+            alarm,
+            pulse,
+            now,
+        ),
     )
 
 

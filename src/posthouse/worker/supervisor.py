@@ -38,7 +38,7 @@ class Worker:
         if worker is None:
             return
         crew = assemble(self._parts, worker, access, clock)
-        settling, dispatching, sweeping, purging, placing, watching, proving, beating = (
+        settling, dispatching, sweeping, purging, placing, watching, proving, filling, beating = (
             asyncio.create_task(work)
             for work in (
                 crew.settler.run(),
@@ -48,15 +48,19 @@ class Worker:
                 crew.places.run(crew.routes.used_on, crew.routes.freed.set),
                 crew.credentials.run(),
                 crew.canaries.run(),
+                crew.backfill.run(),
                 crew.heartbeat.run(),
             )
         )
         try:
-            await self._until_stopped([settling, dispatching, sweeping, purging, placing, watching, proving, beating])
+            await self._until_stopped(
+                [settling, dispatching, sweeping, purging, placing, watching, proving, filling, beating]
+            )
         finally:
             purging.cancel()
             watching.cancel()
             proving.cancel()
+            filling.cancel()
             await self._leave(worker, crew, settling, {dispatching, sweeping})
             placing.cancel()
             beating.cancel()
