@@ -48,6 +48,7 @@ from posthouse.store.store import Store
 
 if TYPE_CHECKING:
     from posthouse.inlet.messages import Inlet, Taken
+    from posthouse.providers.suppression_lists import OpenLists
     from posthouse.providers.webhook_keys import WebhookKeys
     from posthouse.sandbox.fault_text import FaultSettings
     from posthouse.sandbox.limit import SendLimit
@@ -252,14 +253,12 @@ class App:
         from posthouse.worker.backfill import read_now
 
         check(self.database)
-        if route not in self.config.routes:
-            raise ConfigError(f"routes.{route}", f"is not configured (there are: {', '.join(self.config.routes)})")
+        provider = self._provider_of(route)
+        if provider.log is None:
+            raise ConfigError(f"routes.{route}", f"{provider.facts.kind} has no log that could be read")
         ahead = self.store.ledger.now() - self.clock()
         executor = StoreThreads(single=self.database.is_sqlite)
         try:
-            provider = self.providers()[route]
-            if provider.log is None:
-                raise ConfigError(f"routes.{route}", f"{provider.facts.kind} has no log that could be read")
             _run(
                 read_now(
                     route, provider, self.policies, self.store, executor, lambda: self.clock() + ahead, since, tell
@@ -267,6 +266,21 @@ class App:
             )
         finally:
             executor.close()
+
+    def with_lists(self, route: str, work: Callable[[OpenLists], Coroutine[Any, Any, T]]) -> T:
+        """What `work` makes of the suppression lists of the route's provider. Raises ConfigError where it has none."""
+        check(self.database)
+        from posthouse.worker.suppression_lists import closed_after
+
+        provider = self._provider_of(route)
+        if provider.lists is None:
+            raise ConfigError(f"routes.{route}", f"{provider.facts.kind} has no suppression list that could be reached")
+        return _run(closed_after(provider, work(provider.lists)))
+
+    def _provider_of(self, route: str) -> Provider:
+        if route not in self.config.routes:
+            raise ConfigError(f"routes.{route}", f"is not configured (there are: {', '.join(self.config.routes)})")
+        return self.providers()[route]
 
     def ask_health(self) -> dict[str, Verdict | None]:
         """What each route's health URL says now; None for a route that has none. Raises ConfigError."""
@@ -377,6 +391,7 @@ class App:
         self, providers: dict[str, Provider], executor: StoreThreads, *, alone: bool = False
     ) -> WorkerParts:
         from posthouse.worker.alarm import AlarmSettings
+        from posthouse.worker.backfill import backfill_every
         from posthouse.worker.canaries import CanarySettings
         from posthouse.worker.crew import Identity, WorkerParts
         from posthouse.worker.rendering import Renderer
@@ -404,11 +419,7 @@ class App:
                 url=alerts.url.reveal if alerts.url else None,
             ),
             canaries=CanarySettings(canaries(self.config), way_in),
-            backfill={
-                name: settings.backfill_every
-                for name, settings in self.config.routes.items()
-                if settings.backfill_every is not None
-            },
+            backfill=backfill_every(self.config),
             alone=alone,
         )
 

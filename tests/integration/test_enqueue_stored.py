@@ -272,6 +272,7 @@ class NoHtml:
         raise NotImplementedError
 
     log = None
+    lists = None
 
     def credential_changed(self) -> bool:
         return False

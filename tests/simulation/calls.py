@@ -11,6 +11,7 @@ from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.policy import RouteFacts
 from posthouse.providers.logs import OpenLog
 from posthouse.providers.port import OutgoingMessage, Provider
+from posthouse.providers.suppression_lists import OpenLists
 
 
 @dataclass
@@ -75,6 +76,10 @@ class Noting:
     @property
     def log(self) -> OpenLog | None:
         return self._provider.log
+
+    @property
+    def lists(self) -> OpenLists | None:
+        return self._provider.lists
 
     def credential_changed(self) -> bool:
         return self._provider.credential_changed()

@@ -31,6 +31,7 @@ from posthouse.outbox import Outbox
 from posthouse.providers.logs import OpenLog
 from posthouse.providers.port import OutgoingMessage, Provider
 from posthouse.providers.registry import build_provider
+from posthouse.providers.suppression_lists import OpenLists
 from posthouse.providers.transport import Transport
 from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.fault_text import parse_fault
@@ -41,6 +42,7 @@ from posthouse.store.schema import sends
 from posthouse.store.store import Store
 from posthouse.unsubscribe import UnsubscribeLinks, unsubscribe_links
 from posthouse.worker.alarm import AlarmSettings
+from posthouse.worker.backfill import backfill_every
 from posthouse.worker.canaries import CanarySettings
 from posthouse.worker.crew import Identity, WorkerParts
 from posthouse.worker.rendering import Renderer
@@ -90,6 +92,7 @@ class Scripted:
         return None
 
     log: OpenLog | None = None
+    lists: OpenLists | None = None
 
     def credential_changed(self) -> bool:
         return False
@@ -235,7 +238,7 @@ class Stage:
             health=health_policy(config),
             alarm=self.alarm,
             canaries=CanarySettings(canaries(config), self._outbox(config, process)),
-            backfill={name: each.backfill_every for name, each in config.routes.items() if each.backfill_every},
+            backfill=backfill_every(config),
         )
         self.running.append(RunningWorker(Worker(parts), process))
         return self.running[-1]

@@ -14,6 +14,7 @@ from posthouse.cli.invocation import Invocation, add_command
 from posthouse.cli.moments import iso, local_short, read_moment, zone
 from posthouse.cli.output import Answer, Json, Line, columns, count
 from posthouse.cli.suppression_files import export, import_
+from posthouse.cli.suppression_lists import pull, push
 from posthouse.core.policy import Category
 from posthouse.core.suppression import (
     REVIEW_AFTER,
@@ -173,3 +174,5 @@ suppressions = typer.Typer(cls=_Suppressions, help="Who must not get mail, and w
 add_command(suppressions, list_, name="list")
 add_command(suppressions, import_, name="import")
 add_command(suppressions, export)
+add_command(suppressions, pull)
+add_command(suppressions, push)

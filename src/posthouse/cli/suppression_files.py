@@ -170,7 +170,7 @@ def export(
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
         written = 0
-        for each in tracked(_every(table), table.count(), "export", quiet=file is None or call.output.as_json):
+        for each in tracked(every(table), table.count(), "export", quiet=file is None or call.output.as_json):
             writer.writerow(_cells(each))
             written += 1
     if file is None:
@@ -178,7 +178,8 @@ def export(
     return Answer({"file": str(file), "exported": written}, [f"{count(written, 'suppression')} written to {file}."])
 
 
-def _every(table: Suppressions) -> Iterator[Suppression]:
+def every(table: Suppressions) -> Iterator[Suppression]:
+    """All of them, in the order in which they were first written."""
     after = 0
     while page := table.page(after, CHUNK):
         yield from page

@@ -32,6 +32,7 @@ from posthouse.providers.look_ups import LookUpSteps, Question
 from posthouse.providers.options import own_options
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.remaining import for_those_left
+from posthouse.providers.suppression_lists import ListCall, OpenLists, SuppressionLists
 from posthouse.providers.transport import ANSWER_BYTES_MAX, HttpAnswer, HttpFailure, HttpRequest, Transport
 
 Options = Mapping[str, Any]
@@ -90,6 +91,7 @@ class Api:
     look_up: LookUpCall | LookUpSteps | None = None
     batch: BatchCall | None = None  # several messages by one call, where they may differ in everything
     log: ProviderLog | None = None  # what became of messages, where it can be read
+    lists: SuppressionLists | None = None  # its own suppression lists, where they have an API
     health_url: str | None = None
 
 
@@ -226,6 +228,11 @@ class ApiProvider:
         """The API's own log."""
         return None if self._api.log is None else OpenLog(self._api.log, self._ask_log)
 
+    @property
+    def lists(self) -> OpenLists | None:
+        """The API's own suppression lists."""
+        return None if self._api.lists is None else OpenLists(self._api.lists, self._ask_lists)
+
     def credential_changed(self) -> bool:
         """Whether the credential reads otherwise than what was refused last."""
         return self._credential.changed()
@@ -283,6 +290,16 @@ class ApiProvider:
         text = _text(answer)
         page = question.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text))
         return page or verdict
+
+    async def _ask_lists(self, call: ListCall[Any]) -> Any | Verdict:
+        """One call of a suppression list."""
+        headers = {"Content-Type": "application/json"} if call.body else {}
+        verdict, answer = await self._call(call.method, call.url, headers, call.body, LOG_BYTES_MAX)
+        if answer is None:
+            return verdict
+        text = _text(answer)
+        read = call.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text))
+        return verdict if read is None else read
 
     async def _call(
         self,

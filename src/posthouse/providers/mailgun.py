@@ -28,6 +28,7 @@ from posthouse.providers.carrying import Mail
 from posthouse.providers.form import FormFile, form
 from posthouse.providers.look_ups import LookUpSteps, Question, asked_from_s, spellings
 from posthouse.providers.mailgun_events import MailgunWebhookSettings
+from posthouse.providers.mailgun_lists import mailgun_lists
 from posthouse.providers.mailgun_log import mailgun_log
 from posthouse.providers.mime import message_id_of
 from posthouse.providers.placeholders import ENCODER, OUR_ID
@@ -187,6 +188,7 @@ def mailgun_api(settings: MailgunSettings) -> Api:
         log=mailgun_log(
             lambda page: settings.at(f"/v3/{settings.domain}/events{page}"), settings.look_up_lag, settings.look_up_kept
         ),
+        lists=mailgun_lists(lambda name: settings.at(f"/v3/{settings.domain}/{name}")),
         health_url=settings.health_url,
     )
 

@@ -13,6 +13,7 @@ from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.policy import RouteFacts
 from posthouse.header import HeaderPairs
 from posthouse.providers.logs import OpenLog
+from posthouse.providers.suppression_lists import OpenLists
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,10 @@ class Provider(Protocol):
     @property
     def log(self) -> OpenLog | None:
         """The provider's own log of what became of messages, None where it has none. To read it sends nothing."""
+
+    @property
+    def lists(self) -> OpenLists | None:
+        """The provider's own suppression lists, None where they have no API."""
 
     def credential_changed(self) -> bool:
         """Whether what lets us in reads otherwise than what was refused last; said once for each change.

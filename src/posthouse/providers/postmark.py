@@ -28,6 +28,7 @@ from posthouse.providers.mime import message_id_of
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.postmark_events import PostmarkWebhookSettings
+from posthouse.providers.postmark_lists import postmark_lists
 from posthouse.providers.postmark_log import postmark_log
 from posthouse.setting_values import Duration, PositiveDuration
 
@@ -121,6 +122,7 @@ def postmark_api(settings: PostmarkSettings) -> Api:
         # Postmark takes 50 MB in a batch. But a shared call has the time that the route gives one message.
         batch=BatchCall(url=settings.at("/email/batch"), most=settings.batch, bytes_max=SIZE_MAX, read=_results),
         log=postmark_log(settings.at, settings.message_stream, settings.retention),
+        lists=postmark_lists(settings.at, settings.message_stream),
         health_url=settings.health_url,
     )
 

@@ -25,6 +25,7 @@ from posthouse.providers.body import Body
 from posthouse.providers.carrying import Mail
 from posthouse.providers.limits import metadata_unlike, recipients_beyond, size_beyond
 from posthouse.providers.resend_events import ResendWebhookSettings
+from posthouse.providers.resend_lists import resend_lists
 
 KIND: Final = "resend"
 
@@ -77,6 +78,7 @@ def resend_api(settings: ResendSettings) -> Api:
         key_lifetime_s=KEY_LIFETIME_S,
         rules=RULES,
         message_id="id",
+        lists=resend_lists(settings.at),
         health_url=settings.health_url,
     )
 

@@ -28,6 +28,7 @@ from posthouse.providers.look_ups import LookUpSteps, Question, asked_from_s, sp
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.sendgrid_events import SendgridWebhookSettings, message_id_of
+from posthouse.providers.sendgrid_lists import sendgrid_lists
 from posthouse.providers.sendgrid_log import sendgrid_log
 from posthouse.setting_values import Duration, PositiveDuration
 
@@ -188,6 +189,7 @@ def sendgrid_api(settings: SendgridSettings) -> Api:
         message_id="header:x-message-id",
         look_up=steps if settings.look_up == "logs" else None,
         log=sendgrid_log(settings.at, settings.look_up_kept),
+        lists=sendgrid_lists(settings.at),
         health_url=settings.health_url,
     )
 

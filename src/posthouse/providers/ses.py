@@ -27,6 +27,7 @@ from posthouse.providers.limits import (
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.ses_events import SesWebhookSettings
+from posthouse.providers.ses_lists import ses_lists
 from posthouse.providers.ses_rules import RULES as RULES
 from posthouse.providers.sigv4 import sigv4
 from posthouse.setting_values import SecretValue
@@ -143,6 +144,7 @@ def ses_api(settings: SesSettings) -> Api:
         refuses=partial(_refusals, settings),
         rules=RULES,
         message_id="MessageId",
+        lists=ses_lists(settings.at),
         health_url=settings.health_url,
     )
 

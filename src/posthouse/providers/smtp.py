@@ -114,6 +114,11 @@ class SmtpProvider:
         """A mail server has none that we could read."""
         return None
 
+    @property
+    def lists(self) -> None:
+        """Nor suppression lists."""
+        return None
+
     def credential_changed(self) -> bool:
         """Whether the password reads otherwise than what was refused last; then every connection is made anew."""
         changed = self._credential.changed()

@@ -20,6 +20,7 @@ from posthouse.core.delivery import Delivery, delivery
 from posthouse.core.events import Cause, Event, EventKind, resolve
 from posthouse.core.lifecycle import Status
 from posthouse.core.policy import TypePolicy
+from posthouse.core.provider_lists import taken_back_since
 from posthouse.core.references import Candidate, is_main, its_send
 from posthouse.core.sends import SendState
 from posthouse.core.suppression import About, Suppress, SuppressionPolicy, what_follows
@@ -37,7 +38,7 @@ from posthouse.store.schema import (
     sends,
     status_is,
 )
-from posthouse.store.suppressions import write_suppressions
+from posthouse.store.suppressions import taken_back, write_suppressions
 
 JOIN_FIRST_S: Final = 2.0
 """News may come before the answer to the call is written: its send is looked for again so soon."""
@@ -190,11 +191,19 @@ class Events:
 
     def _suppress(self, connection: Connection, news: Iterable[tuple[_News, About]], now: float) -> None:
         """What the news says against addresses. Only when it is heard first, with what is known of its send then: what
-        a person has taken back since stays so."""
+        a person has taken back since stays so, also where it is heard of only now."""
         wishes = [
-            what_follows(piece.event, about, self._suppression, piece.route, now, piece.digest) for piece, about in news
+            (wish, piece.event.at)
+            for piece, about in news
+            if (wish := what_follows(piece.event, about, self._suppression, piece.route, now, piece.digest)) is not None
         ]
-        write_suppressions(connection, [wish for wish in wishes if wish is not None], now)
+        back = taken_back(connection, {wish.address for wish, _ in wishes}) if wishes else {}
+        standing = [
+            wish
+            for wish, at in wishes
+            if not taken_back_since(wish.cause, at, back.get(wish.address, ()), scope=wish.scope)
+        ]
+        write_suppressions(connection, standing, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -450,6 +450,7 @@ audit = Table(
     Column("action", String(32), nullable=False),
     Column("subject", String(255), nullable=False),
     Column("detail", LongText, nullable=False, server_default=EMPTY),
+    Index("email_audit_subject", "subject"),
     sqlite_autoincrement=True,
     **MYSQL_TABLE,
 )

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, TextClause, and_, delete, func
 
 from posthouse.address import fold
 from posthouse.core.events import EventKind
+from posthouse.core.provider_lists import Listed, TakenBack, to_pull
 from posthouse.core.suppression import (
     REVIEW_AFTER,
     REVIEW_WITHIN_S,
@@ -28,7 +29,10 @@ from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE, Database
 from posthouse.store.operations import write_audit
 from posthouse.store.rows import storable
-from posthouse.store.schema import ADDRESS_CHARS, ERROR_CHARS_MAX, Instant, events, suppressions
+from posthouse.store.schema import ADDRESS_CHARS, ERROR_CHARS_MAX, Instant, audit, events, suppressions
+
+UNSUPPRESS: Final = "unsuppress"
+"""As the audit calls it."""
 
 WHO_CHARS_MAX: Final = 255
 SUBJECT_CHARS_MAX: Final = 255
@@ -80,6 +84,20 @@ class Suppressions:
             write_suppressions(connection, wishes, now)
             return _count(connection, wishes) - before
 
+    def pull(self, listed: Sequence[Listed], who: str, now: float) -> int:
+        """Writes what a provider's list has and we lack; how many that is. Whom a person has taken off since is left
+        alone."""
+        addresses = {fold(each.address) for each in listed}
+        with self._database.write() as connection:
+            known: dict[str, list[Suppression]] = defaultdict(list)
+            for row in connection.execute(_PLAIN.where(suppressions.c.address.in_(addresses))):
+                known[row.address].append(_suppression(row))
+            back = taken_back(connection, addresses)
+            found = (to_pull(each, known[fold(each.address)], back[fold(each.address)], who, now) for each in listed)
+            wishes = [wish for wish in found if wish is not None]
+            write_suppressions(connection, wishes, now)
+        return len({(wish.address, wish.cause) for wish in wishes})
+
     def remove(
         self,
         address: str,
@@ -102,7 +120,7 @@ class Suppressions:
             found = [_suppression(row) for row in connection.execute(_PLAIN.where(*mine).order_by(suppressions.c.id))]
             connection.execute(delete(suppressions).where(suppressions.c.id.in_([each.id for each in found])))
             for each in found:
-                write_audit(connection, now, who, "unsuppress", each.address[:SUBJECT_CHARS_MAX], _detail(each))
+                write_audit(connection, now, who, UNSUPPRESS, each.address[:SUBJECT_CHARS_MAX], _detail(each))
         return found
 
     def find(
@@ -148,6 +166,22 @@ class Suppressions:
         )
         with self._database.read() as connection:
             return [ToReview(*row) for row in connection.execute(query)]
+
+
+def taken_back(connection: Connection, addresses: Collection[str]) -> dict[str, list[TakenBack]]:
+    """When people let mail to these folded addresses go out again."""
+    by_subject = {address[:SUBJECT_CHARS_MAX]: address for address in addresses}
+    query = select(audit.c.subject, audit.c.at, audit.c.detail).where(
+        audit.c.subject.in_(by_subject), audit.c.action == UNSUPPRESS
+    )
+    found: dict[str, list[TakenBack]] = defaultdict(list)
+    for subject, at, detail in connection.execute(query):
+        cause, _, rest = detail.partition(", ")
+        scope = rest.partition(", ")[0]
+        known = SuppressionCause(cause) if cause in set(SuppressionCause) else None
+        narrow = scope if scope.startswith(("type ", "category ")) else ""
+        found[by_subject[subject]].append(TakenBack(known, at, narrow))
+    return found
 
 
 _PLAIN: Final = select(

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from posthouse.config import Config
 from posthouse.core.outcome import Verdict
 from posthouse.core.policy import TypePolicy
 from posthouse.errors import DatabaseUnavailable
@@ -44,6 +45,12 @@ ALERT_AFTER_S: Final = 3600.0
 """A log may fail for so long before people are told; or for two of its turns."""
 
 log = logging.getLogger("posthouse.worker")
+
+
+def backfill_every(config: Config) -> dict[str, float]:
+    """The routes whose log is read, and how often, in seconds."""
+    every = {name: route.backfill_every for name, route in config.routes.items()}
+    return {name: seconds for name, seconds in every.items() if seconds is not None}
 
 
 class LogFailed(Exception):

@@ -1,9 +1,9 @@
-"""How far the log of each route's provider was read."""
+"""How far the log of each route's provider was read; and an index by which it is known what people took back."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from posthouse.store.migrations.steps import create_table
+from posthouse.store.migrations.steps import create_index, create_table
 
 revision = "0011"
 down_revision = "0010"
@@ -16,7 +16,8 @@ EMPTY = sa.text("('')")
 
 
 def upgrade() -> None:
-    """Creates the table."""
+    """Adds the index, and creates the table."""
+    create_index("email_audit_subject", "email_audit", ["subject"])
     create_table(
         "email_log_cursors",
         sa.Column("route", sa.String(63), primary_key=True),
