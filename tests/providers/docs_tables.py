@@ -16,6 +16,7 @@ from posthouse.config import parse_config
 from posthouse.core.answers import Rule
 from posthouse.core.http_rules import rules_as_markdown
 from posthouse.core.smtp_rules import smtp_rules_as_markdown
+from posthouse.core.suppression import SuppressionCause
 from posthouse.providers.body import DEFAULT_BODY
 from posthouse.providers.http_settings import HttpSettings
 from posthouse.providers.port import Provider
@@ -92,16 +93,33 @@ def examples(name: str) -> Iterator[Provider]:
 def with_abilities(page: str) -> str:
     """The overview with its table written anew: what each API can do, by the first route of its page."""
     lines = [
-        "| Provider | Dedupes by our key | Can be asked for a send | Batch: messages by one call |",
-        "|---|---|---|---|",
+        "| Provider | Dedupes by our key | Can be asked for a send | Batch: messages by one call | Log of events "
+        "| Suppression list |",
+        "|---|---|---|---|---|---|",
     ]
     for name in APIS:
-        facts = next(examples(name)).facts
+        provider = next(examples(name))
+        facts = provider.facts
         key = f"for {facts.key_lifetime_s / 3600:g} hours" if facts.key_lifetime_s else "no"
         asked = f"yes; a no counts after {facts.look_up_lag_s / 60:g} minutes" if facts.can_look_up else "no"
         batch = f"yes, {facts.batch_max} by default" if facts.batch_max > 1 else "no"
-        lines.append(f"| [`{name}`]({name}.md) | {key} | {asked} | {batch} |")
+        lines.append(f"| [`{name}`]({name}.md) | {key} | {asked} | {batch} | {_log(provider)} | {_lists(provider)} |")
     return _filled(page, {"abilities": "\n".join(lines) + "\n"})
+
+
+def _log(provider: Provider) -> str:
+    if provider.log is None:
+        return "none"
+    log = provider.log.log
+    return f"of {log.kept_s / 86_400:g} days, but for the last {log.lag_s / 60:g} minutes"
+
+
+def _lists(provider: Provider) -> str:
+    if provider.lists is None:
+        return "none"
+    lists = provider.lists.lists
+    put = ", ".join(f"`{cause}`" for cause in SuppressionCause if cause in lists.pushes)
+    return f"is read; takes {put}"
 
 
 def _filled(page: str, tables: dict[str, str]) -> str:

@@ -39,14 +39,13 @@ from posthouse.config import (
 from posthouse.core.lifecycle import TERMINAL, TRANSITIONS, Happening, Status
 from posthouse.core.policy import Category
 from posthouse.core.suppression import AFTER_BOUNCE, STOPS, Stops, SuppressionCause
-from posthouse.providers.registry import PROVIDERS, build_provider
+from posthouse.providers.registry import PROVIDERS
 from posthouse.setting_values import SecretValue, SenderValue, parse_duration, parse_rate, parse_size
 from tests.tidy.sources import ROOT
 
 CONFIGURATION: Final = ROOT / "docs" / "configuration.md"
 ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
 SUPPRESSION: Final = ROOT / "docs" / "suppression.md"
-WEBHOOKS: Final = ROOT / "docs" / "webhooks.md"
 
 EXAMPLE: Final = """\
 database = "sqlite:///posthouse.db"
@@ -310,40 +309,6 @@ def bounces() -> str:
     return "\n".join([*head, *rows, ""])
 
 
-_NEEDED: Final[Mapping[str, str]] = {
-    "url": "https://api.example.com",
-    "api_key": "k",
-    "domain": "shop.example",
-    "region": "eu-west-1",
-    "access_key_id": "k",
-    "secret_access_key": "k",
-    "auth": "none",
-}
-"""Enough settings to build a route of any provider."""
-
-
-def logs() -> str:
-    """What each provider's log is good for, with the settings' defaults."""
-    lines = ["| Provider | Its log | Left alone while younger than | Kept for |", "|---|---|---|---|"]
-    return "\n".join([*lines, *(_log_row(name) for name in PROVIDERS)])
-
-
-def _log_row(name: str) -> str:
-    settings = PROVIDERS[name]().settings.model_fields
-    needed = {"smtp": {"url": "smtp://mail.example.com"}}.get(name, _NEEDED)
-    own = {field: value for field, value in needed.items() if field in settings}
-    route = RouteSettings.model_validate({"provider": name, **own})
-    opened = build_provider("main", route, transport_factory=no_network, now=lambda: 0.0).log
-    if opened is None:
-        return f"| `{name}` | none that can be read |  |  |"
-    return f"| `{name}` | is read | {opened.log.lag_s / 60:.0f} min | {opened.log.kept_s / 86400:.0f} d |"
-
-
-def no_network(options: object) -> Any:
-    """What opens no connection while the documentation is written."""
-    raise AssertionError(options)
-
-
 def replaced(text: str, name: str, part: str) -> str:
     """`text` with what stands between the markers of `name` replaced. Raises ValueError where there are none."""
     begin, end = f"<!-- generated: {name} -->", f"<!-- end: {name} -->"
@@ -356,14 +321,11 @@ def replaced(text: str, name: str, part: str) -> str:
 
 def generated() -> dict[Path, str]:
     """Every file with generated parts, as it should be."""
-    architecture, suppression, webhooks = (
-        path.read_text(encoding="utf-8") for path in (ARCHITECTURE, SUPPRESSION, WEBHOOKS)
-    )
+    architecture, suppression = (path.read_text(encoding="utf-8") for path in (ARCHITECTURE, SUPPRESSION))
     return {
         CONFIGURATION: configuration(),
         ARCHITECTURE: replaced(architecture, "lifecycle", lifecycle()),
         SUPPRESSION: replaced(replaced(suppression, "stops", stops()), "bounces", bounces()),
-        WEBHOOKS: replaced(webhooks, "logs", logs()),
     }
 
 

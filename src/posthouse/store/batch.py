@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
+from posthouse.store.column_types import to_datetime
 from posthouse.store.database import MYSQL, POSTGRESQL
-from posthouse.store.schema import to_datetime
 
 MYSQL_TEXT: Final = "JSON_UNQUOTE(CONVERT(%s USING utf8mb4))"
 """A text that travels as ASCII: the caller's connection may have a character set that lacks most characters."""

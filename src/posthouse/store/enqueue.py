@@ -22,9 +22,10 @@ from posthouse.email import CheckedEmail
 from posthouse.errors import KeyReused
 from posthouse.store.batch import MYSQL_TEXT, Batch, Kind, ascii_text, str_time
 from posthouse.store.blobs import insert_files
+from posthouse.store.column_types import to_datetime
 from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE
 from posthouse.store.families import Asked, start_cooldowns
-from posthouse.store.schema import ADDRESS_CHARS, to_datetime
+from posthouse.store.schema import ADDRESS_CHARS
 from posthouse.store.script import Script
 
 T = TypeVar("T")

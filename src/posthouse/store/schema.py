@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -11,26 +10,22 @@ from sqlalchemy import (
     Boolean,
     Column,
     ColumnElement,
-    DateTime,
-    Dialect,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
-    Text,
     UniqueConstraint,
     false,
     literal_column,
     text,
 )
-from sqlalchemy.dialects import mysql
-from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from posthouse.core.group_health import OUR_FAULTS
 from posthouse.core.lifecycle import TERMINAL, Status
 from posthouse.fields import KEY_CHARS_MAX
+from posthouse.store.column_types import EMPTY, MYSQL_TABLE, BigId, LongText, PartBytes
+from posthouse.store.column_types import Instant as Instant
 
 ADDRESS_CHARS: Final = 320  # RFC 5321 section 4.5.3.1: 64 for the local part, 255 for the domain
 ERROR_CHARS_MAX: Final = 2000
@@ -40,43 +35,6 @@ RULE_CHARS_MAX: Final = 128
 DIGEST_CHARS: Final = 64
 
 metadata = MetaData()
-
-
-class Instant(TypeDecorator[float]):
-    """Seconds since 1970 in Python; a timestamp that people can read in the database, always UTC."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return mysql.DATETIME(fsp=6) if dialect.name == "mysql" else self.impl_instance
-
-    def process_bind_param(self, value: float | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else to_datetime(value, dialect.name)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> float | None:
-        if value is None:
-            return None
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-
-
-def to_datetime(seconds: float, dialect_name: str) -> datetime:
-    """The value that a driver is handed: aware where the database knows time zones, else naive UTC."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment if dialect_name == "postgresql" else moment.replace(tzinfo=None)
-
-
-BigId = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER is SQLite's rowid
-LongText = Text().with_variant(mysql.LONGTEXT(), "mysql")  # its TEXT ends at 64 KB
-PartBytes = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql")  # its BLOB ends at 64 KB
-EMPTY: Final = text("('')")  # as an expression: MySQL takes no other default for a text without limit
-
-MYSQL_TABLE: Final[dict[str, Any]] = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-}
-"""Four-byte characters, and keys that differ in case or accents are different."""
 
 
 def status_is(*statuses: Status) -> ColumnElement[bool]:

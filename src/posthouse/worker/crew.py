@@ -120,6 +120,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
     reconciler = Reconciler(
         claims, caller, routes, pace, gates, settler, parts.renderer, files, check, pulse, now, parts.chance
     )
+    backfill = Backfill(parts.providers, parts.policies, parts.store, access, now)
     return Crew(
         access=access,
         alarm=alarm,
@@ -149,15 +150,7 @@ def assemble(parts: WorkerParts, worker: int, access: StoreAccess, clock: Databa
         ),
         credentials=CredentialWatch(parts.providers, routes),
         canaries=Canaries(parts.canaries, parts.store, access, routes, gates, alarm, pulse, now),
-        backfill=BackfillWatch(
-            parts.backfill,
-            Backfill(parts.providers, parts.policies, parts.store, access, now),
-            parts.store,
-            access,
-            alarm,
-            pulse,
-            now,
-        ),
+        backfill=BackfillWatch(parts.backfill, backfill, parts.store, access, alarm, pulse, now),
     )
 
 
