@@ -43,7 +43,7 @@ from posthouse.providers.registry import build_provider, build_webhook
 from posthouse.providers.transport import Transport, TransportOptions
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import check
-from posthouse.store.retention import FAMILIES_KEPT_S, Limits
+from posthouse.store.retention import retention_limits
 from posthouse.store.store import Store
 
 if TYPE_CHECKING:
@@ -496,20 +496,6 @@ def _server_tls(certificate: Path) -> ssl.SSLContext:
         reason = f"{certificate}: no PEM file with a certificate and its key: {error.strerror or error}"
         raise ConfigError("certificate", reason) from None
     return context
-
-
-def retention_limits(config: Config) -> Limits:
-    """The configured ages."""
-    kept = config.retention
-    cooldowns = [settings.cooldown for settings in config.types.values() if settings.cooldown is not None]
-    return Limits(
-        contents_s=kept.contents,
-        attempts_s=kept.attempts,
-        raw_answers_s=kept.raw_answers,
-        sends_s=kept.sends,
-        families_s=max([FAMILIES_KEPT_S, *cooldowns]),
-        events_s=kept.events,
-    )
 
 
 def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:

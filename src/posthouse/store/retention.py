@@ -22,6 +22,7 @@ from sqlalchemy import (
     update,
 )
 
+from posthouse.config import Config
 from posthouse.core.group_health import KEPT_S
 from posthouse.core.lifecycle import TERMINAL
 from posthouse.store.blobs import PURGE_AFTER_S
@@ -72,6 +73,20 @@ class Limits:
     sends_s: float
     families_s: float = FAMILIES_KEPT_S  # no shorter than any cooldown
     events_s: float = EVENTS_KEPT_S
+
+
+def retention_limits(config: Config) -> Limits:
+    """The configured ages."""
+    kept = config.retention
+    cooldowns = [settings.cooldown for settings in config.types.values() if settings.cooldown is not None]
+    return Limits(
+        contents_s=kept.contents,
+        attempts_s=kept.attempts,
+        raw_answers_s=kept.raw_answers,
+        sends_s=kept.sends,
+        families_s=max([FAMILIES_KEPT_S, *cooldowns]),
+        events_s=kept.events,
+    )
 
 
 @dataclass(slots=True)
