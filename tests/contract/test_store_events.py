@@ -149,7 +149,9 @@ def test_where_that_answer_never_comes_what_was_heard_resolves_the_send(bench: B
     else:
         bench.settle(report(state, lost(), bench.now))
     assert bench.status("k") is Status.UNKNOWN
+    assert bench.store.events.wait_for_a_sweep(bench.now)
     assert bench.store.events.resolve_told(POLICIES, bench.now) == 1
+    assert not bench.store.events.wait_for_a_sweep(bench.now)
 
     row = bench.row("k")
     assert (row["status"], row["delivery"], row["message_id"]) == ("accepted", "delivered", "m-9")
@@ -171,6 +173,8 @@ def test_an_event_that_comes_before_its_message_id_is_joined_later(bench: Bench)
     bench.settle(report(state, accepted("m-1"), bench.now))
 
     assert bench.store.events.join(POLICIES, bench.now + JOIN_FIRST_S - 0.1) == 0
+    assert not bench.store.events.wait_for_a_sweep(bench.now + JOIN_FIRST_S - 0.1)
+    assert bench.store.events.wait_for_a_sweep(bench.now + JOIN_FIRST_S)
     assert bench.store.events.join(POLICIES, bench.now + JOIN_FIRST_S) == 1
     assert bench.store.events.join(POLICIES, bench.now + JOIN_FOR_S) == 0
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, TextClause, literal, select, text
+from sqlalchemy import Connection, Row, TextClause, literal, or_, select, text
 
 from posthouse.address import fold
 from posthouse.core.delivery import Delivery, delivery
@@ -103,6 +103,13 @@ class Events:
             named = (events.c.route == wish.who, events.c.provider_event_id == event.provider_event_id)
             kept = connection.scalar(select(events.c.digest).where(*named))
             write_suppressions(connection, [replace(wish, event=kept)], now)
+
+    def wait_for_a_sweep(self, now: float) -> bool:
+        """Whether `join` or `resolve_told` has anything to do: one statement, since nearly always neither has."""
+        homeless = select(events.c.id).where(events.c.join_at <= literal(now, Instant)).exists()
+        told = select(sends.c.id).where(status_is(Status.UNKNOWN), sends.c.last_event_at.is_not(None)).exists()
+        with self._database.read() as connection:
+            return bool(connection.scalar(select(or_(homeless, told))))
 
     def join(self, policies: Mapping[str, TypePolicy], now: float) -> int:
         """Looks again for the sends of news that had none; how many were found."""

@@ -159,8 +159,9 @@ class Housekeeping:
             self._settler.add(Report(state.id, state.fence, partial(release, again_at=self._now())), nobody_waits)
 
     async def _join_events(self) -> None:
-        await self._access.run(self._store.events.join, self._policies, self._now())
-        await self._access.run(self._store.events.resolve_told, self._policies, self._now())
+        if await self._access.run(self._store.events.wait_for_a_sweep, self._now()):
+            await self._access.run(self._store.events.join, self._policies, self._now())
+            await self._access.run(self._store.events.resolve_told, self._policies, self._now())
 
     async def _reconcile(self) -> None:
         await self._reconciler.sweep()
