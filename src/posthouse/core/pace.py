@@ -165,9 +165,11 @@ def spend_more(
     return changed
 
 
-def is_late(limits: Sequence[Limit], start_at: float, now: float) -> bool:
-    """Whether a start comes later than a rate of these has paid for."""
-    return any(limit.rate is not None and now - start_at > limit.rate.slack_s for limit in limits)
+def late_for(limits: Sequence[Limit], start_at: float, now: float) -> dict[str, Rate]:
+    """The rates for which a start comes later than they have paid for, by the names of their limits."""
+    return {
+        limit.name: limit.rate for limit in limits if limit.rate is not None and now - start_at > limit.rate.slack_s
+    }
 
 
 def pay_for_lateness(
@@ -178,7 +180,6 @@ def pay_for_lateness(
     So what begins within the time that a rate is counted in stays the same, however busy the machine that is late.
     """
     return {
-        limit.name: replace(states[limit.name], tat=spend(states[limit.name].tat, now, 1, limit.rate))
-        for limit in limits
-        if limit.rate is not None and now - start_at > limit.rate.slack_s
+        name: replace(states[name], tat=spend(states[name].tat, now, 1, rate))
+        for name, rate in late_for(limits, start_at, now).items()
     }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, TextClause, literal, or_, select, text
+from sqlalchemy import ColumnElement, Connection, Row, TextClause, literal, or_, select, text
 
 from posthouse.address import fold
 from posthouse.core.delivery import Delivery, delivery
@@ -58,6 +58,15 @@ class Stored:
     new: int = 0  # of it, what was not known before
     joined: int = 0  # of the new, what is about a send of ours
     resolved: int = 0  # sends that are accepted because of it
+
+
+_HEARD_OF: Final = (status_is(Status.UNKNOWN), sends.c.last_event_at.is_not(None))
+"""An `unknown` send of which something was heard."""
+
+
+def _due(now: float) -> ColumnElement[bool]:
+    """News whose send is to be looked for again now."""
+    return events.c.join_at <= literal(now, Instant)
 
 
 class Events:
@@ -106,8 +115,8 @@ class Events:
 
     def wait_for_a_sweep(self, now: float) -> bool:
         """Whether `join` or `resolve_told` has anything to do: one statement, since nearly always neither has."""
-        homeless = select(events.c.id).where(events.c.join_at <= literal(now, Instant)).exists()
-        told = select(sends.c.id).where(status_is(Status.UNKNOWN), sends.c.last_event_at.is_not(None)).exists()
+        homeless = select(events.c.id).where(_due(now)).exists()
+        told = select(sends.c.id).where(*_HEARD_OF).exists()
         with self._database.read() as connection:
             return bool(connection.scalar(select(or_(homeless, told))))
 
@@ -116,7 +125,7 @@ class Events:
         joined = 0
         while True:
             with self._database.write() as connection:
-                due = select(events).where(events.c.join_at <= literal(now, Instant)).order_by(events.c.join_at)
+                due = select(events).where(_due(now)).order_by(events.c.join_at)
                 due = due.limit(JOIN_ROWS)
                 rows = connection.execute(due if self._database.is_sqlite else due.with_for_update(skip_locked=True))
                 waiting = [_News(row.route, row.digest, _event(row), row.received_at) for row in rows]
@@ -129,15 +138,14 @@ class Events:
         resolved = 0
         while True:
             with self._database.write() as connection:
-                told = state_query("email_sends_unknown", status_is(Status.UNKNOWN), sends.c.last_event_at.is_not(None))
+                told = state_query("email_sends_unknown", *_HEARD_OF)
                 states = [state_of(row) for row in connection.execute(locking(told, self._database))]
                 heard = select(events).where(events.c.send_id.in_([state.id for state in states]))
                 news: dict[int, list[_News]] = defaultdict(list)
                 for row in connection.execute(heard.order_by(events.c.id)) if states else ():
                     news[row.send_id].append(_News(row.route, row.digest, _event(row)))
                 steps = [step for state in states for step in _steps(state, news[state.id], policies, now)]
-                record(connection, self._database, [step.attempt for step in steps if step.attempt], NOBODY)
-                apply(connection, steps, now)
+                _write(connection, self._database, steps, now)
             resolved += len(steps)
             if len(steps) < SWEEP_ROWS:
                 return resolved
@@ -186,8 +194,7 @@ class Events:
             if (state := states.get(send_id)) is not None
             for step in _steps(state, [piece for piece, _ in pieces], policies, now)
         ]
-        record(connection, self._database, [step.attempt for step in steps if step.attempt], NOBODY)
-        apply(connection, steps, now)
+        _write(connection, self._database, steps, now)
         _note(connection, by_send)
         _mark(connection, by_send, homeless, now)
         known = [
@@ -255,6 +262,12 @@ def _about(state: SendState | None, candidate: Candidate, policies: Mapping[str,
         return About(recipients=candidate.recipients)
     policy = policies.get(state.type)
     return About(state.type, policy.category if policy else None, candidate.recipients)
+
+
+def _write(connection: Connection, database: Database, steps: Sequence[Step], now: float) -> None:
+    """Writes the steps, of rows that are locked, with the attempts behind them."""
+    record(connection, database, [step.attempt for step in steps if step.attempt], NOBODY)
+    apply(connection, steps, now)
 
 
 def _steps(state: SendState, news: Iterable[_News], policies: Mapping[str, TypePolicy], now: float) -> list[Step]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from posthouse.core.pace import LATE_MAX_S, Limit, Permit, is_late
+from posthouse.core.pace import LATE_MAX_S, Limit, Permit, late_for
 from posthouse.core.pace_policy import PacePolicy
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.access import StoreAccess
@@ -106,7 +106,7 @@ class Pace:
         now = self._now()
         if now - slot.start_at > LATE_MAX_S:
             return now
-        if is_late(slot.limits, slot.start_at, now):
+        if late_for(slot.limits, slot.start_at, now):
             await self._access.run(self._pacing.pay_for_lateness, slot.limits, slot.start_at, now)
         return None
 
