@@ -200,6 +200,17 @@ def test_several_may_migrate_at_once(new_url: NewUrl) -> None:
         database.close()
 
 
+def test_several_may_open_a_new_sqlite_file_at_once(tmp_path: Path) -> None:
+    for number in range(100):  # of a hundred, five or so come to the change of the journal at the very same time
+        url = f"sqlite:///{tmp_path / f'new-{number}.db'}"
+        databases = [open_database(url, time.time) for _ in range(6)]
+
+        assert race([partial(version, database) for database in databases]) == [None] * 6
+
+        for database in databases:
+            database.close()
+
+
 def test_a_migration_that_fails_leaves_nothing_behind(empty: Database) -> None:
     execute(empty, "CREATE TABLE email_workers (id integer)")  # in the way
 

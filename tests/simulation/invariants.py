@@ -472,12 +472,21 @@ def bulk_never_starves(world: World) -> None:
 
 
 def a_code_begins_soon_when_all_is_well(world: World) -> None:
-    """I4: with every route well and every gate open it waits for nothing but the rate, whatever waits beside it."""
+    """I4: with every route well and every gate open it waits for nothing but the rate, whatever waits beside it.
+
+    What is found suppressed right before its call has had its place in the rate, as a call has.
+    """
+    stopped = [
+        (row.updated_at, len(json.loads(row.recipients)))
+        for row in rows(world).values()
+        if row.status == Status.SUPPRESSED and row.route is not None
+    ]
     for send in queued(world, Priority.URGENT):
         route = world.config.routes[send.route]
         if send.key != world.last_code or route.quota is not None or route.warm_up is not None:
             continue
         meanwhile = [call.recipients for call in world.calls if send.due < call.at <= send.begun]
+        meanwhile += [recipients for at, recipients in stopped if send.due < at <= send.begun]
         allowed = SOON_S
         if route.rate is not None:
             count, per_s = route.rate

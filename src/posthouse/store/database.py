@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -38,6 +39,8 @@ MARIADB: Final = "mariadb"
 
 READ_ONLY: Final = "25006"
 """PostgreSQL's code for a write where none is allowed, as on a server that a failover has made a standby."""
+
+_WRITE_AHEAD_RETRY_S: Final = 0.01
 
 Clock = Callable[[], float]
 
@@ -122,7 +125,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")  # NORMAL may forget an acceptance when the power fails
 
     @event.listens_for(engine, "begin")
@@ -132,6 +135,19 @@ def _sqlite_engine(url: URL) -> Engine:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Turns the file to WAL. Of several who do so at once SQLite tells all but one that it is locked, without waiting."""
+    give_up_at = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
+                raise
+        time.sleep(_WRITE_AHEAD_RETRY_S)
 
 
 def _postgresql_engine(url: URL) -> Engine:
