@@ -6,20 +6,17 @@ What an application doesn't need to enqueue (the worker, the sandbox) is importe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
 import random
 import signal
 import socket
-import ssl
 import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -50,8 +47,7 @@ if TYPE_CHECKING:
     from posthouse.inlet.messages import Inlet, Taken
     from posthouse.providers.suppression_lists import OpenLists
     from posthouse.providers.webhook_keys import WebhookKeys
-    from posthouse.sandbox.fault_text import FaultSettings
-    from posthouse.sandbox.limit import SendLimit
+    from posthouse.sandbox.running import SandboxSettings, StartedSandbox
     from posthouse.store.threads import StoreThreads
     from posthouse.store.worker_lock import WorkerLock
     from posthouse.unsubscribe import UnsubscribeLinks
@@ -65,10 +61,6 @@ LOCK_POLL_S: Final = 0.5
 GC_THRESHOLD: Final = 50_000
 SWITCH_INTERVAL_S: Final = 0.0005
 SEEDS: Final = 1_000_000
-SANDBOX_KEPT: Final = 10_000
-"""So many of its newest messages and calls a sandbox keeps whole."""
-SANDBOX_KEPT_OCTETS: Final = 256 * 1024 * 1024
-"""So much the kept messages are together."""
 
 log = logging.getLogger("posthouse.app")
 
@@ -424,78 +416,12 @@ class App:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSettings:
-    """A sandbox as `posthouse sandbox` is told to be; see `SandboxApi`."""
-
-    host: str
-    port: int  # 0: any free one
-    faults: FaultSettings
-    api_key: str | None = None
-    idempotency: bool = True
-    look_up: bool = True
-    look_up_lag_s: float = 0.0
-    limit: SendLimit | None = None
-    smtp_port: int | None = None  # None: no SMTP; with a certificate, STARTTLS is offered
-    smtps_port: int | None = None  # None: no SMTP that begins with TLS; needs the certificate
-    certificate: Path | None = None  # a PEM file with the chain and its key
-
-
-def run_sandbox(settings: SandboxSettings, started: Callable[[Sequence[str], int], None]) -> None:
-    """A sandbox until SIGTERM or SIGINT. Raises ConfigError.
-
-    `started` is told its URLs, HTTP first, and the seed that replays it.
-    """
-    from posthouse.sandbox.api import SandboxApi
-    from posthouse.sandbox.faults import FaultPlan
-    from posthouse.sandbox.http import serve
-    from posthouse.sandbox.ledger import Ledger
-    from posthouse.sandbox.smtp import serve_smtp
+def run_sandbox(settings: SandboxSettings, started: Callable[[StartedSandbox], None]) -> None:
+    """A sandbox until SIGTERM or SIGINT. Raises ConfigError."""
+    from posthouse.sandbox.running import run
 
     seed = new_seed() if settings.faults.seed is None else settings.faults.seed
-    api = SandboxApi(
-        Ledger(kept_max=SANDBOX_KEPT, kept_octets_max=SANDBOX_KEPT_OCTETS),
-        FaultPlan(settings.faults.faults),
-        chance=random.Random(seed),  # noqa: S311
-        started_at=time.time(),
-        api_key=settings.api_key,
-        idempotency=settings.idempotency,
-        look_up=settings.look_up,
-        look_up_lag_s=settings.look_up_lag_s,
-        limit=settings.limit,
-    )
-
-    if settings.smtps_port is not None and settings.certificate is None:
-        raise ConfigError("smtps-port", "needs a certificate; give one with its key as --certificate FILE")
-    tls = None if settings.certificate is None else _server_tls(settings.certificate)
-
-    async def run(stop: asyncio.Event) -> None:
-        async with contextlib.AsyncExitStack() as servers:
-            first = await serve(api, clock=time.time, host=settings.host, port=settings.port)
-            servers.push_async_callback(first.close)
-            urls = [first.url]
-            for port, implicit_tls in ((settings.smtp_port, False), (settings.smtps_port, True)):
-                if port is not None:
-                    server = await serve_smtp(
-                        api, clock=time.time, host=settings.host, port=port, tls=tls, implicit_tls=implicit_tls
-                    )
-                    servers.push_async_callback(server.close)
-                    urls.append(server.url)
-            started(urls, seed)
-            await stop.wait()
-
-    run_until_signal(run)
-
-
-def _server_tls(certificate: Path) -> ssl.SSLContext:
-    """A server's side of TLS with this certificate. Raises ConfigError."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(certificate)
-    except OSError as error:  # an SSLError is one
-        reason = f"{certificate}: no PEM file with a certificate and its key: {error.strerror or error}"
-        raise ConfigError("certificate", reason) from None
-    return context
+    run_until_signal(partial(run, settings, seed, time.time, started))
 
 
 def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:

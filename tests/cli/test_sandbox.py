@@ -6,16 +6,16 @@ import json
 import smtplib
 import ssl
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import trustme
 
-from posthouse.app import SandboxSettings
 from posthouse.cli import sandbox
 from posthouse.sandbox.fault_text import fault_text
+from posthouse.sandbox.running import SandboxSettings, StartedSandbox
 from tests.cli.conftest import Shell
 
 
@@ -24,10 +24,11 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[SandboxSettings]:
     """The settings that a sandbox would have been run with; it says that it started, and ends at once."""
     seen: list[SandboxSettings] = []
 
-    def run(settings: SandboxSettings, started: Callable[[Sequence[str], int], None]) -> None:
+    def run(settings: SandboxSettings, started: Callable[[StartedSandbox], None]) -> None:
         seen.append(settings)
         smtp = [] if settings.smtp_port is None else [f"smtp://127.0.0.1:{settings.smtp_port}"]
-        started(["http://127.0.0.1:8025", *smtp], 7)
+        webhooks = {name: {"url": url, "webhook_secrets": "whsec_x"} for name, url in settings.webhooks.items()}
+        started(StartedSandbox(["http://127.0.0.1:8025", *smtp], 7, webhooks))
 
     monkeypatch.setattr(sandbox, "run_sandbox", run)
     return seen
@@ -40,6 +41,24 @@ def test_a_sandbox_needs_no_configuration_and_tells_where_it_is(empty_shell: She
     assert "Sandbox at http://127.0.0.1:8025, seed 7." in ran.out
     assert "http://127.0.0.1:8025/v1/send" in ran.out
     assert (given[0].host, given[0].port, given[0].idempotency, given[0].look_up) == ("127.0.0.1", 8025, True, True)
+
+
+def test_to_whom_it_tells_what_and_what_lets_that_in_is_said(empty_shell: Shell, given: list[Any]) -> None:
+    url = "http://127.0.0.1:8026/webhooks/main"
+    ran = empty_shell.run("sandbox", "--webhook", f"resend={url}", "--webhook-secret", "s3cret")
+
+    assert f"tells         {url} as resend" in ran.out
+    assert 'its route has webhook_secrets = ["whsec_x"]' in ran.out
+    assert (given[0].webhooks, given[0].webhook_secret) == ({"resend": url}, "s3cret")
+    assert empty_shell.json("sandbox", "--webhook", f"resend={url}")["webhooks"]["resend"]["url"] == url
+
+
+@pytest.mark.parametrize("text", ["resend", "resend=", "=http://127.0.0.1/", "resend=127.0.0.1:8026", "resend=ftp://x"])
+def test_a_webhook_without_a_provider_or_an_address_is_refused(empty_shell: Shell, text: str) -> None:
+    ran = empty_shell.run("sandbox", "--webhook", text)
+
+    assert ran.code == 2
+    assert "write the provider and an address" in ran.err
 
 
 def test_every_option_reaches_the_sandbox(

@@ -154,7 +154,7 @@ def test_every_fault_is_read_back_from_its_text(fault: Fault) -> None:
         ("503:first=1,per=day", "there are: recipient, key, all"),
         (
             "503:at=reading",
-            "there are: send, look-up, health, banner, ehlo, starttls, auth, mail, rcpt, data, dot, idle, any",
+            "there are: send, look-up, health, banner, ehlo, starttls, auth, mail, rcpt, data, dot, idle, webhook, any",
         ),
         ("swapped", "give a step with a following one, such as at=rcpt"),
         ("swapped:at=any", "give a step"),

@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 
 from posthouse.content import Content
 from posthouse.providers.api import Api, Options, Payload, as_json
-from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.body import Body
 from posthouse.providers.carrying import Mail
 from posthouse.providers.limits import (
@@ -73,9 +72,6 @@ _Arn = Annotated[str, Field(pattern=r"^arn:[^\s{}]+$")]
 class SesSettings(SesWebhookSettings):
     """`[routes.NAME]` with `provider = "ses"`."""
 
-    url: UrlValue = Field(
-        "https://email.{region}.amazonaws.com", description="Where the API is; `{region}` stands for the region."
-    )
     region: str = Field(
         pattern=r"^[a-z]{2,}(-[a-z]+)+-[0-9]+$",
         description="The region in which the identities are verified, such as `eu-west-1`.",

@@ -20,7 +20,7 @@ from posthouse.core.http_rules import read_json
 from posthouse.errors import ConfigError
 from posthouse.providers.amazon_bounces import CAUSES, is_hard
 from posthouse.providers.answer_paths import as_id, at, id_at
-from posthouse.providers.api_settings import CallSettings
+from posthouse.providers.api_settings import CallSettings, UrlValue
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.webhook import (
     CertificateNeeded,
@@ -39,6 +39,13 @@ from posthouse.providers.webhook_times import off
 class SesWebhookSettings(CallSettings):
     """What its events need."""
 
+    url: UrlValue = Field(
+        "https://email.{region}.amazonaws.com",
+        description=(
+            "Where the API is; `{region}` stands for the region. At an address that is not Amazon's, such as that of a "
+            "test server, certificates of webhooks are taken from there too."
+        ),
+    )
     webhook_topics: WebhookSecrets = Field(
         (),
         description=(
@@ -58,7 +65,7 @@ def ses_webhook(settings: SesWebhookSettings) -> Webhook:
         setting="webhook_topics",
         secrets=settings.webhook_topics,
         key=_topic,
-        verify=partial(verify, tolerance_s=settings.webhook_tolerance),
+        verify=partial(verify, tolerance_s=settings.webhook_tolerance, own=_own_host(settings.url)),
         read=read,
     )
 
@@ -84,13 +91,20 @@ SIGNED: Final[Mapping[str, tuple[str, ...]]] = {
 """What the signature of each `Type` covers, in this order; what is not there is left out."""
 
 _HOST: Final = re.compile(r"sns\.[a-z0-9-]{4,32}\.amazonaws\.com(?:\.cn)?")
+_AMAZONS: Final = (".amazonaws.com", ".amazonaws.com.cn")
 _CERTIFICATE: Final = re.compile(r"/SimpleNotificationService-[0-9a-f]{8,64}\.pem")
 
 
+def _own_host(url: str) -> str:
+    """The scheme and host of a server that somebody has in Amazon's place; "" for Amazon's own."""
+    parts = urlsplit(url)
+    return "" if parts.netloc.endswith(_AMAZONS) else f"{parts.scheme}://{parts.netloc}"
+
+
 def verify(
-    call: WebhookCall, topics: Sequence[str], now: float, *, tolerance_s: float
+    call: WebhookCall, topics: Sequence[str], now: float, *, tolerance_s: float, own: str = ""
 ) -> Genuine | Refused | CertificateNeeded:
-    """By the certificate that the call names, which only Amazon's own host may have, once everything else fits."""
+    """By the certificate that the call names, which only Amazon's own host may have, or `own`, once all else fits."""
     envelope = read_json(call.body.decode("utf-8", "replace"))
     type_, topic = text_at(envelope, "Type"), text_at(envelope, "TopicArn")
     if type_ not in SIGNED:
@@ -104,23 +118,24 @@ def verify(
     if reason := off(moment, now, tolerance_s):
         return Refused(reason)
     url, visit = text_at(envelope, "SigningCertURL"), text_at(envelope, "SubscribeURL")
-    if not _is_amazons(url, _CERTIFICATE):
+    if not _is_trusted(url, _CERTIFICATE, own):
         return Refused("its certificate is not at an address of Amazon's")
     if type_ != "SubscriptionConfirmation":
         return CertificateNeeded(url, partial(_decide, envelope, now, Genuine()))
-    if not _is_amazons(visit, re.compile("/")):
+    if not _is_trusted(visit, re.compile("/"), own):
         return Refused("its SubscribeURL is no address of Amazon's")
     return CertificateNeeded(url, partial(_decide, envelope, now, Genuine(visit=visit)))
 
 
-def _is_amazons(url: str, path: re.Pattern[str]) -> bool:
+def _is_trusted(url: str, path: re.Pattern[str], own: str) -> bool:
     """Whether it leads to SNS and nowhere else: our server calls it (W2: who chooses its address chooses the key)."""
     try:
         parts = urlsplit(url if url.isascii() and url.isprintable() else "")
     except ValueError:
         return False
     host = parts.netloc  # with a port or a name in it, it is none of Amazon's
-    return parts.scheme == "https" and bool(_HOST.fullmatch(host)) and bool(path.fullmatch(parts.path))
+    amazons = parts.scheme == "https" and bool(_HOST.fullmatch(host))
+    return (amazons or (own != "" and f"{parts.scheme}://{host}" == own)) and bool(path.fullmatch(parts.path))
 
 
 def _decide(envelope: Any, now: float, genuine: Genuine, certificate: bytes) -> Genuine | Refused:

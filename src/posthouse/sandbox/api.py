@@ -10,21 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
+from posthouse.errors import ConfigError
 from posthouse.sandbox.faults import Action, Call, CallKind, Chance, Fault, FaultPlan
 from posthouse.sandbox.json_parts import Misfit, Unusable
 from posthouse.sandbox.keys import KeyMemory, KeyState
 from posthouse.sandbox.ledger import Acceptance, CallRecord, CallResult, Ledger
 from posthouse.sandbox.limit import LimitCounter, SendLimit
+from posthouse.sandbox.news import NewsKind, fates_of
 from posthouse.sandbox.replies import Answer, Refusal, Reply, fault_reply, plain_reply
 from posthouse.sandbox.shape import Headers, Health, LookUp, Map, Send, Shape
 from posthouse.sandbox.shapes import OWN, SHAPES
 from posthouse.sandbox.shapes.own import LOOK_UP_PATH as LOOK_UP_PATH
 from posthouse.sandbox.shapes.own import SEND_PATH as SEND_PATH
 from posthouse.sandbox.submission import Submission
+from posthouse.sandbox.webhooks import Address, Webhooks
 
 _MAP: Final = Map(SHAPES)
+
+WEBHOOK_SECRET: Final = "sandbox"  # noqa: S105
+"""What nobody has to guess: a sandbox tells nothing that is true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,8 @@ class SandboxApi:
 
     `api_key` is the credential that sends and look-ups must carry, None for any. `idempotency=False` is a provider
     that ignores keys; `look_up=False` one that can't be asked; `look_up_lag_s` is how long its index lies behind.
-    `limit` is how many calls to send it takes.
+    `limit` is how many calls to send it takes. `webhooks` are addresses by the names of their providers, whose keys are
+    made of `webhook_secret`; faults hit them by a chance of their own, `webhook_chance`, so that calls meet the same.
     """
 
     def __init__(
@@ -98,6 +106,9 @@ class SandboxApi:
         look_up: bool = True,
         look_up_lag_s: float = 0.0,
         limit: SendLimit | None = None,
+        webhooks: Mapping[str, str] = MappingProxyType({}),
+        webhook_secret: str = WEBHOOK_SECRET,
+        webhook_chance: Chance | None = None,
     ) -> None:
         self.ledger: Final = ledger
         self._faults = faults
@@ -109,6 +120,8 @@ class SandboxApi:
         self._look_up_lag_s = look_up_lag_s
         self._limit = None if limit is None else LimitCounter(limit)
         self._keys = KeyMemory()
+        self._webhook_chance = chance if webhook_chance is None else webhook_chance
+        self.webhooks: Final = Webhooks(_addresses(webhooks), secret=webhook_secret, draw=self._draw_for_webhook)
         # Ids of two runs differ, so that a database which outlives the sandbox never sees one twice.
         self._id_prefix = f"sandbox-{int(started_at * 1000):x}"
         self._ids_given = 0
@@ -130,6 +143,9 @@ class SandboxApi:
         """The fault that hits `call`, counted."""
         return self._faults.draw(call, self.elapsed_s(now), self._chance)
 
+    def _draw_for_webhook(self, call: Call, now: float) -> Fault | None:
+        return self._faults.draw(call, self.elapsed_s(now), self._webhook_chance)
+
     def new_message_id(self) -> str:
         """What the provider calls the message that it is about to accept."""
         self._ids_given += 1
@@ -141,12 +157,19 @@ class SandboxApi:
         self._faults_since = now
         if seed is not None:
             self._chance.seed(seed)
+            self._webhook_chance.seed(seed)
 
     def reset(self, now: float) -> None:
-        """Forgets every message, call and key; the same faults begin again."""
+        """Forgets every message, call and key, and what is to be told; the same faults begin again."""
         self.ledger.clear()
+        self.webhooks.clear()
         self._keys = KeyMemory()
         self.set_faults(FaultPlan(self._faults.faults), now)
+
+    def tell(self, message_id: str, kind: NewsKind, recipient: str, now: float) -> None:
+        """Something more becomes of a message now, and is told. Raises LookupError where there is no such message."""
+        acceptance = self.ledger.add_news(message_id, kind, recipient, now)
+        self.webhooks.tell(acceptance, acceptance.news[-1])
 
     def begin(self, method: str, path: str, headers: Mapping[str, str], body: bytes, now: float) -> Exchange:
         """A call arrives. `path` is still percent-encoded, with its query; names in `headers` are in lower case."""
@@ -260,13 +283,13 @@ class SandboxApi:
         """Of several messages in one call each is known by its own id: the call's key is not that of one of them."""
         usable = _usable(asked)
         of_call = visit.idempotency_key if len(asked.messages) == 1 else None
-        return tuple(self._acceptance(one, of_call or one.our_id, visit.now) for one in usable)
+        return tuple(self._acceptance(visit, one, of_call or one.our_id) for one in usable)
 
-    def _acceptance(self, submission: Submission, key: str | None, now: float) -> Acceptance:
+    def _acceptance(self, visit: _Visit, submission: Submission, key: str | None) -> Acceptance:
         return Acceptance(
             message_id="@".join(filter(None, [self.new_message_id(), submission.id_domain])),
             key=key,
-            at=now,
+            at=visit.now,
             recipients=submission.recipients,
             subject=submission.subject,
             content_hash=submission.content_hash,
@@ -275,13 +298,23 @@ class SandboxApi:
             raw=submission.raw,
             envelope_sender=submission.body.get("envelope_sender"),
             size=submission.size,
+            provider=visit.shape.name,
+            news=fates_of(submission.recipients),
         )
 
     def _accept(self, acceptances: Sequence[Acceptance], running: Running | None, now: float) -> None:
         for acceptance in acceptances:
             self.ledger.accept(acceptance)
+            self.webhooks.accepted(acceptance)
         if running is not None:
             self._keys.accept(running.key, running.content_hash, tuple(one.message_id for one in acceptances), now)
+
+
+def _addresses(urls: Mapping[str, str]) -> dict[str, Address]:
+    tellers = {shape.name: shape.teller for shape in SHAPES if shape.teller is not None}
+    if unknown := set(urls) - set(tellers):
+        raise ConfigError("webhook", f"{min(unknown)!r} tells nothing; there are: {', '.join(sorted(tellers))}")
+    return {name: Address(tellers[name], url) for name, url in urls.items()}
 
 
 def _usable(asked: Send | Unusable) -> list[Submission]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from posthouse.sandbox.downloads import described
 from posthouse.sandbox.fault_text import FaultSettings, fault_text, parse_fault_settings
 from posthouse.sandbox.faults import Action, Fault, FaultPlan
 from posthouse.sandbox.ledger import Acceptance, CallRecord, Ledger
+from posthouse.sandbox.news import NewsKind
 from posthouse.sandbox.received import shown
 
 PAGE_DEFAULT: Final = 100
@@ -45,6 +47,8 @@ def control_routes(api: SandboxApi, clock: Callable[[], float]) -> list[web.Rout
         web.get("/_sandbox/stats", _guarded(control.get_stats)),
         web.get("/_sandbox/faults", _guarded(control.get_faults)),
         web.put("/_sandbox/faults", _guarded(control.put_faults)),
+        web.get("/_sandbox/webhooks", _guarded(control.get_webhooks)),
+        web.post("/_sandbox/messages/{message_id}/news", _guarded(control.post_news)),
         web.post("/_sandbox/reset", _guarded(control.post_reset)),
     ]
 
@@ -79,10 +83,13 @@ class _Control:
 
     async def get_message(self, request: web.Request) -> dict[str, Any]:
         """One of them."""
+        return _acceptance_shown(self._message(request))
+
+    def _message(self, request: web.Request) -> Acceptance:
         acceptance = self._api.ledger.by_id(request.match_info["message_id"])
         if acceptance is None:
             raise _NotFound("there is no such message")
-        return _acceptance_shown(acceptance)
+        return acceptance
 
     async def get_calls(self, request: web.Request) -> dict[str, Any]:
         """The calls that are kept, oldest first."""
@@ -101,6 +108,24 @@ class _Control:
             "faults": {fault_text(fault): count for fault, count in ledger.faults.items()},
         }
 
+    async def get_webhooks(self, request: web.Request) -> dict[str, Any]:
+        """To whom what is told, oldest first: each try that has ended."""
+        webhooks = self._api.webhooks
+        records = list(webhooks.records)
+        return {
+            "addresses": webhooks.shown(),
+            "waiting": webhooks.waiting,
+            **_page(request, records),
+            "tries": [asdict(record) for record in _slice(request, records)],
+        }
+
+    async def post_news(self, request: web.Request) -> dict[str, Any]:
+        """Something more becomes of a message, such as `{"kind": "complained"}`; of several recipients name one."""
+        acceptance = self._message(request)
+        kind, recipient = _news_asked(await request.text(), acceptance)
+        self._api.tell(acceptance.message_id, kind, recipient, self._clock())
+        return _acceptance_shown(self._message(request))
+
     async def get_faults(self, request: web.Request) -> dict[str, Any]:
         """The faults in force, in order."""
         return {"faults": [fault_text(fault) for fault in self._api.faults.faults]}
@@ -117,13 +142,30 @@ class _Control:
         return await self.get_stats(request)
 
 
-def _fault_settings(text: str) -> FaultSettings:
+def _news_asked(text: str, acceptance: Acceptance) -> tuple[NewsKind, str]:
+    asked = _json(text)
+    kinds = [kind.value for kind in NewsKind]
+    kind = asked.get("kind") if isinstance(asked, dict) else None
+    if kind not in kinds:
+        raise _Refused(f'give a kind, such as {{"kind": "complained"}}; there are: {", ".join(kinds)}')
+    recipient = asked.get("recipient", acceptance.recipients[0])
+    if recipient not in acceptance.recipients:
+        raise _Refused(f"the message is not for {recipient!r}, but for {', '.join(acceptance.recipients)}")
+    return NewsKind(kind), recipient
+
+
+def _json(text: str) -> Any:
     try:
-        settings = parse_fault_settings(json.loads(text))
-    except ConfigError as error:
-        raise _Refused(str(error)) from None
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _Refused(f"the body is not JSON: {error}") from None
+
+
+def _fault_settings(text: str) -> FaultSettings:
+    try:
+        settings = parse_fault_settings(_json(text))
+    except ConfigError as error:
+        raise _Refused(str(error)) from None
     if any(_never_ends(fault) for fault in settings.faults):
         raise _Refused("refuse would close this port for good; say for how long, such as refuse:until=30s")
     return settings
@@ -160,6 +202,9 @@ def _acceptance_shown(acceptance: Acceptance) -> dict[str, Any]:
         "at": acceptance.at,
         "recipients": acceptance.recipients,
         "subject": acceptance.subject,
+        "news": [
+            {"kind": one.kind, "recipient": one.recipient, "at": acceptance.at + one.after_s} for one in acceptance.news
+        ],
         "content_hash": acceptance.content_hash,
         "envelope_sender": acceptance.envelope_sender,
         "body": caught and {**caught.body, **({"attachments": files} if files else {})},

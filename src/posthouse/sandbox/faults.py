@@ -37,10 +37,16 @@ class Action(StrEnum):
     STALL = "stall"  # the request is read, and nothing follows until the caller gives up
     REFUSE = "refuse"  # no connection is taken at all
     SWAPPED = "swapped"  # the right answer, after the one to the following step
+    LOST = "lost"  # a webhook that is never called
+    TWICE = "twice"  # one that is called again with the same
+    FORGED = "forged"  # somebody else calls it as well, with an untruth
 
 
 TIMED: Final = frozenset({Action.SLOW, Action.DRIP})
 """Actions that take a duration."""
+
+TOLD: Final = frozenset({Action.LOST, Action.TWICE, Action.FORGED})
+"""Actions that only calls to webhooks know. They may be slow and swapped too."""
 
 WORDED: Final = frozenset({Action.STATUS, Action.MALFORMED, Action.TRUNCATED, Action.HTML})
 """Actions that answer with a status of their own."""
@@ -59,6 +65,9 @@ def acceptance_choices(action: Action, status: int) -> tuple[bool, ...]:
         Action.SWAPPED: (True,),
         Action.DROP: (False, True),
         Action.STALL: (False, True),
+        Action.LOST: (True,),
+        Action.TWICE: (True,),
+        Action.FORGED: (True,),
     }.get(action, (False,))
 
 
@@ -118,9 +127,10 @@ class CallKind(StrEnum):
     DATA = "data"  # the client asks whether to send the content
     DOT = "dot"  # the content is complete: the message is handed over
     IDLE = "idle"  # nothing has been asked for a while
+    WEBHOOK = "webhook"  # the other way round: the provider tells what became of a message
 
 
-STEPS: Final = frozenset(CallKind) - {CallKind.SEND, CallKind.LOOK_UP, CallKind.HEALTH}
+STEPS: Final = frozenset(CallKind) - {CallKind.SEND, CallKind.LOOK_UP, CallKind.HEALTH, CallKind.WEBHOOK}
 """The steps of a conversation, in which one connection carries message after message."""
 
 
@@ -149,7 +159,7 @@ class Target:
     to: str | None = None  # a recipient's address
     first: int | None = None  # hits for each recipient or key, or in all, then no more
     per: Per = Per.RECIPIENT
-    at: CallKind | None = CallKind.SEND  # None: every kind
+    at: CallKind | None = CallKind.SEND  # None: whatever the provider is called for
     from_s: float = 0.0  # seconds since the schedule began
     until_s: float | None = None
 
@@ -171,7 +181,7 @@ class Target:
 
     def concerns(self, call: Call, elapsed_s: float) -> bool:
         """Whether `call` meets every condition but `share` and `first`."""
-        if self.at is not None and self.at is not call.kind:
+        if self.at is not call.kind and (self.at is not None or call.kind is CallKind.WEBHOOK):
             return False
         if self.to is not None and self.to.casefold() not in call.recipients:
             return False
@@ -206,6 +216,12 @@ class Fault:
 
 def _out_of_place(effect: Effect, at: CallKind | None) -> str | None:
     """Why `effect` can't happen at this step."""
+    if at is CallKind.WEBHOOK:
+        if effect.action in TOLD | {Action.SWAPPED} or (effect.action is Action.SLOW and effect.accepted):
+            return None
+        return f"{effect.action} is an answer; a webhook can be lost, twice, forged, swapped or slow, such as slow=30s"
+    if effect.action in TOLD:
+        return f"{effect.action} is for webhooks; write {effect.action}:at=webhook"
     if effect.action is Action.SWAPPED and at not in STEPS - {CallKind.IDLE, CallKind.STARTTLS}:
         return (
             "swapped changes the order of a conversation's answers: give a step with a following one, such as at=rcpt"

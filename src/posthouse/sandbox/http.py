@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final, cast
+from collections.abc import Coroutine
+from typing import Any, Final, cast
 
 from aiohttp import web
 
@@ -18,6 +19,7 @@ from posthouse.sandbox.gate import Clock, Gate, abort_with_reset, follow_schedul
 from posthouse.sandbox.pages import page_routes
 from posthouse.sandbox.replies import Reply, ReplyKind
 from posthouse.sandbox.shapes import SHAPES
+from posthouse.sandbox.webhook_calls import tell, webhook_pages
 
 REQUEST_BYTES_MAX: Final = 32 * 1024 * 1024
 
@@ -27,10 +29,14 @@ _DRIPS_MAX: Final = 50
 class SandboxServer:
     """A sandbox that listens. Close it when done."""
 
-    def __init__(self, runner: web.AppRunner, gate: Gate[web.RequestHandler], watch: asyncio.Task[None]) -> None:
+    def __init__(self, runner: web.AppRunner, gate: Gate[web.RequestHandler]) -> None:
         self._runner = runner
         self._gate = gate
-        self._watch = watch
+        self._kept: list[asyncio.Task[None]] = []
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Goes on with it until it is closed."""
+        self._kept.append(asyncio.create_task(work))
 
     @property
     def url(self) -> str:
@@ -39,9 +45,10 @@ class SandboxServer:
 
     async def close(self) -> None:
         """Stops listening and cuts every connection, as a provider that goes away."""
-        self._watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._watch
+        for work in self._kept:
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
         self._gate.close()
         for connection in self._gate.connections:
             if connection.transport is not None:
@@ -58,6 +65,7 @@ async def serve(api: SandboxApi, *, clock: Clock, host: str = "127.0.0.1", port:
     for path in (*(path for shape in SHAPES for path in shape.calls), "/v1/{tail:.*}"):
         app.router.add_route("*", path, answer)  # before the pages, whose `/messages/...` takes in one of them
     app.add_routes(control_routes(api, clock))
+    app.add_routes(webhook_pages(api))
     app.add_routes(page_routes(api))
     # A handler is cancelled when its client leaves: that ends a stall, and tells whether a late acceptance counts.
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
@@ -68,7 +76,11 @@ async def serve(api: SandboxApi, *, clock: Clock, host: str = "127.0.0.1", port:
     except ConfigError:
         await runner.cleanup()
         raise
-    return SandboxServer(runner, gate, asyncio.create_task(follow_schedule(api, clock, gate)))
+    server = SandboxServer(runner, gate)
+    api.webhooks.sandbox_url = server.url
+    server.keep(follow_schedule(api, clock, gate))
+    server.keep(tell(api.webhooks, clock))
+    return server
 
 
 class _Shell:

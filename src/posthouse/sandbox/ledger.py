@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from posthouse.sandbox.faults import CallKind, Fault
+from posthouse.sandbox.news import News, NewsKind
 
 
 class CallResult(StrEnum):
@@ -66,6 +67,12 @@ class Acceptance:
     raw: bytes | None = None  # the message as it came over SMTP or finished; None where it didn't, or not any more
     envelope_sender: str | None = None  # where it was given; "" is the null sender
     size: int = 0  # of what came, in octets
+    provider: str = ""  # whose form the call had; "" where it came over SMTP
+    news: tuple[News, ...] = ()  # what has become of it, and what will
+
+    def news_by(self, now: float) -> list[News]:
+        """What has become of it so far."""
+        return [one for one in self.news if self.at + one.after_s <= now]
 
 
 class Ledger:
@@ -116,6 +123,14 @@ class Ledger:
         count = len(self._acceptances) - self._kept_from
         too_many = self._kept_max is not None and count > self._kept_max
         return too_many or (self._kept_octets_max is not None and self._kept_octets > self._kept_octets_max)
+
+    def add_news(self, message_id: str, kind: NewsKind, recipient: str, now: float) -> Acceptance:
+        """Something more has become of a message now. Raises LookupError where there is no such message."""
+        place = self._by_id[message_id]
+        one = self._acceptances[place]
+        added = News(len(one.news) + 1, kind, recipient, now - one.at)
+        self._acceptances[place] = replace(one, news=(*one.news, added))
+        return self._acceptances[place]
 
     def record_call(self, record: CallRecord) -> None:
         """Enters a call whose result is known."""

@@ -18,6 +18,7 @@ from posthouse.sandbox.ledger import Acceptance, Ledger
 from posthouse.sandbox.limit import Standing
 from posthouse.sandbox.replies import Answer, Refusal
 from posthouse.sandbox.submission import OUR_ID, Submission
+from posthouse.sandbox.telling import Teller
 
 Headers = Mapping[str, str]
 """By their names in lower case."""
@@ -72,11 +73,13 @@ _PART: Final = re.compile(r"\{(\w+)\}")
 class Shape:
     """One provider's API."""
 
+    name: str  # as a route has it
     calls: Mapping[str, Mapping[str, Reader]]  # by path, such as `/v3/{domain}/messages`, and by method
     refuses: Callable[[Headers, str | None], Refusal | None]  # where the credential is not the API key, None for any
     refused: Callable[[Refusal], Answer]
     key_header: str | None = None  # that carries the idempotency key, where it has one
     limit_headers: Callable[[Standing], Mapping[str, str]] = lambda _: {}
+    teller: Teller | None = None  # where it tells what became of a message
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -40,7 +39,7 @@ MARIADB: Final = "mariadb"
 READ_ONLY: Final = "25006"
 """PostgreSQL's code for a write where none is allowed, as on a server that a failover has made a standby."""
 
-_WRITE_AHEAD_RETRY_S: Final = 0.01
+_WRITE_AHEAD_TRIES: Final = 100
 
 Clock = Callable[[], float]
 
@@ -138,16 +137,19 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Turns the file to WAL. Of several who do so at once SQLite tells all but one that it is locked, without waiting."""
-    give_up_at = time.monotonic() + LOCK_TIMEOUT_S
-    while True:
+    """Turns the file to WAL. Of several who do so at once, SQLite refuses all but one without waiting.
+
+    A transaction does wait: until whoever is at it has let go of the file.
+    """
+    for tries_left in reversed(range(_WRITE_AHEAD_TRIES)):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or not tries_left:
                 raise
-        time.sleep(_WRITE_AHEAD_RETRY_S)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("COMMIT")
 
 
 def _postgresql_engine(url: URL) -> Engine:

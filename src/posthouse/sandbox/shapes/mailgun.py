@@ -17,6 +17,7 @@ from posthouse.sandbox.json_parts import Misfit, Unusable, addresses_in
 from posthouse.sandbox.ledger import Acceptance, Ledger
 from posthouse.sandbox.replies import Answer, Refusal, json_answer, phrase
 from posthouse.sandbox.shape import Headers, LookUp, Request, Send, Shape, Taken, listed, matches, metadata_of
+from posthouse.sandbox.shapes.mailgun_news import MAILGUN_NEWS
 from posthouse.sandbox.submission import given, rest, submission_of
 
 LISTED_MAX: Final = 300
@@ -190,6 +191,7 @@ def _message(refusal: Refusal) -> str:
 
 
 MAILGUN: Final = Shape(
+    name="mailgun",
     calls={
         "/v3/{domain}/messages": {"POST": _send},
         "/v3/{domain}/messages.mime": {"POST": _send_finished},
@@ -197,4 +199,5 @@ MAILGUN: Final = Shape(
     },
     refuses=_refuses,
     refused=_refused,
+    teller=MAILGUN_NEWS,
 )

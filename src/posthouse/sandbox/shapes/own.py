@@ -61,6 +61,7 @@ def _limit_headers(standing: Standing) -> Mapping[str, str]:
 
 
 OWN: Final = Shape(
+    name="http",
     calls={
         SEND_PATH: {"POST": _send},
         f"{LOOK_UP_PATH}{{key}}": {"GET": _look_up},

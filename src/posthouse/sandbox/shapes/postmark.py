@@ -20,6 +20,7 @@ from posthouse.sandbox.json_parts import (
     pairs,
 )
 from posthouse.sandbox.ledger import Acceptance, Ledger
+from posthouse.sandbox.news import magic_name
 from posthouse.sandbox.received import shown
 from posthouse.sandbox.replies import Answer, Refusal, json_answer, phrase
 from posthouse.sandbox.shape import (
@@ -34,6 +35,7 @@ from posthouse.sandbox.shape import (
     matches,
     metadata_of,
 )
+from posthouse.sandbox.shapes.postmark_news import POSTMARK_NEWS
 from posthouse.sandbox.submission import OUR_ID, Submission, each_usable, given, renamed_files, rest, submission_of
 
 BATCH_MAX: Final = 500
@@ -62,7 +64,10 @@ def _submission(call: dict[str, Any], octets: bytes | None = None) -> Submission
         words["track_clicks"] = call["TrackLinks"] != "None"
     words["attachments"] = [_without_scheme(file) for file in renamed_files(call.get("Attachments"), _FILE)]
     spoken = rest(call, _KNOWN) | given(words)
-    return submission_of(spoken, encoded(call) if octets is None else octets, required=("from",))
+    message = submission_of(spoken, encoded(call) if octets is None else octets, required=("from",))
+    if all(magic_name(recipient) == "suppressed" for recipient in message.recipients):
+        raise Misfit("inactive_recipient", "You tried to send to recipients that have been marked as inactive.", "to")
+    return message
 
 
 def _without_scheme(file: dict[str, Any]) -> dict[str, Any]:
@@ -186,12 +191,15 @@ _CODES: Final = {
 
 _FIELDS: Final = {ours: theirs for theirs, ours in {**_PLAIN, **_ADDRESSES}.items()}
 _INVALID_JSON: Final = 402
+_INACTIVE: Final = 406
 
 
 def _error(refusal: Refusal) -> dict[str, Any]:
     code, words = _CODES.get(refusal.status, (0, phrase(refusal.status)))
     if refusal.error == "invalid_json":
         code = _INVALID_JSON
+    if refusal.error == "inactive_recipient":
+        code = _INACTIVE
     if refusal.error == "invalid_recipient":
         return {"ErrorCode": code, "Message": f"Invalid '{_FIELDS[refusal.field]}' address."}
     if refusal.error in ("missing_field", "missing_recipients"):
@@ -204,6 +212,7 @@ def _refused(refusal: Refusal) -> Answer:
 
 
 POSTMARK: Final = Shape(
+    name="postmark",
     calls={
         "/email": {"POST": _send},
         "/email/batch": {"POST": _send_batch},
@@ -211,4 +220,5 @@ POSTMARK: Final = Shape(
     },
     refuses=_refuses,
     refused=_refused,
+    teller=POSTMARK_NEWS,
 )

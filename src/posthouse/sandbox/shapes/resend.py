@@ -35,6 +35,7 @@ from posthouse.sandbox.shape import (
     matches,
     metadata_of,
 )
+from posthouse.sandbox.shapes.resend_news import RESEND_NEWS
 from posthouse.sandbox.submission import Submission, each_usable, given, renamed_files, rest, submission_of
 
 BATCH_MAX: Final = 100
@@ -188,6 +189,7 @@ def _limit_headers(standing: Standing) -> Mapping[str, str]:
 
 
 RESEND: Final = Shape(
+    name="resend",
     calls={
         "/emails": {"POST": _send},
         "/emails/batch": {"POST": _send_batch},
@@ -197,4 +199,5 @@ RESEND: Final = Shape(
     refused=_refused,
     key_header="idempotency-key",
     limit_headers=_limit_headers,
+    teller=RESEND_NEWS,
 )

@@ -30,6 +30,7 @@ from posthouse.sandbox.shape import (
     matches,
     metadata_of,
 )
+from posthouse.sandbox.shapes.sendgrid_news import SENDGRID_NEWS
 from posthouse.sandbox.submission import Submission, given, renamed_files, rest, submission_of
 
 LISTED_MAX: Final = 1000
@@ -226,6 +227,7 @@ def _limit_headers(standing: Standing) -> Mapping[str, str]:
 
 
 SENDGRID: Final = Shape(
+    name="sendgrid",
     calls={
         "/v3/mail/send": {"POST": _send},
         "/v3/logs": {"POST": _list},
@@ -234,4 +236,5 @@ SENDGRID: Final = Shape(
     refuses=_refuses,
     refused=_refused,
     limit_headers=_limit_headers,
+    teller=SENDGRID_NEWS,
 )

@@ -13,6 +13,7 @@ from posthouse.sandbox.envelopes import named_in, words_of
 from posthouse.sandbox.json_parts import Misfit, Unusable, an_object, decoded_object, in_base64, pairs
 from posthouse.sandbox.replies import Answer, Refusal, json_answer
 from posthouse.sandbox.shape import Headers, Request, Send, Shape, Taken, listed, matches
+from posthouse.sandbox.shapes.ses_news import SES_NEWS
 from posthouse.sandbox.submission import given, renamed_files, rest, submission_of
 
 _DESTINATION: Final = {"ToAddresses": "to", "CcAddresses": "cc", "BccAddresses": "bcc"}
@@ -127,7 +128,9 @@ def _refused(refusal: Refusal) -> Answer:
 
 
 SES: Final = Shape(
+    name="ses",
     calls={"/v2/email/outbound-emails": {"POST": _send}},
     refuses=_refuses,
     refused=_refused,
+    teller=SES_NEWS,
 )
