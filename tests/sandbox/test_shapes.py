@@ -482,12 +482,30 @@ def test_mailgun_tells_the_events_of_a_domain(bench: Bench) -> None:
         reply = call(bench, f"/v3/shop.example/events?{urlencode(query)}", method="GET")
         return [item["user-variables"]["who"] for item in body_of(reply)["items"]]
 
-    assert told() == ["bob", "ada"], "the newest first"
-    assert told(begin=START, ascending="yes") == ["ada", "bob"]
+    assert told() == ["bob", "ada", "ada"], "the newest first; one is delivered already"
+    assert told(event="accepted") == ["bob", "ada"]
+    assert told(begin=START, ascending="yes", event="accepted OR failed") == ["ada", "bob"]
     assert told(begin=START + 15) == ["bob"]
-    assert told(recipient="ada@example.com") == ["ada"]
-    assert told(event="delivered") == []
+    assert told(recipient="ada@example.com") == ["ada", "ada"]
+    assert told(event="delivered") == ["ada"]
     assert told(limit=1) == ["bob"]
+
+
+def test_mailgun_s_list_goes_on_until_a_page_is_empty(bench: Bench) -> None:
+    for who in ("ada", "bob", "cem"):
+        mail = {"from": "shop@shop.example", "to": f"{who}@example.com", "v:who": who}
+        call(bench, "/v3/shop.example/messages", form(mail), APIS["mailgun"].headers)
+
+    address = f"/v3/shop.example/events?{urlencode({'event': 'accepted', 'limit': 2})}"
+    pages: list[list[str]] = []
+    while not pages or pages[-1]:
+        document = body_of(call(bench, address, method="GET"))
+        pages.append([item["user-variables"]["who"] for item in document["items"]])
+        address = "/v3" + document["paging"]["next"].partition("/v3")[2]
+
+    assert sorted(who for page in pages for who in page) == ["ada", "bob", "cem"]
+    assert [len(page) for page in pages] == [2, 1, 0]
+    assert call(bench, "/v3/shop.example/events/nonsense", method="GET").status == 400
     assert call(bench, "/v3/shop.example/events?begin=soon", method="GET").status == 400
 
 

@@ -17,10 +17,15 @@ from aiohttp.test_utils import TestServer
 from sendgrid.helpers.eventwebhook import EventWebhook
 
 from posthouse.config import RouteSettings
+from posthouse.core.answers import Answer
 from posthouse.core.events import Cause, Event, EventKind
 from posthouse.errors import ConfigError
+from posthouse.providers.logs import LogPage, LogQuestion
+from posthouse.providers.mailgun_log import mailgun_log
+from posthouse.providers.postmark_log import postmark_log
 from posthouse.providers.registry import build_webhook
-from posthouse.providers.webhook import CertificateNeeded, Genuine, Refused, Webhook, WebhookCall, reading
+from posthouse.providers.sendgrid_log import sendgrid_log
+from posthouse.providers.webhook import CertificateNeeded, Genuine, Refused, Webhook, WebhookCall, reading, reading_of
 from posthouse.sandbox.api import SandboxApi
 from posthouse.sandbox.fault_text import parse_fault
 from posthouse.sandbox.faults import FaultPlan
@@ -269,6 +274,51 @@ def test_sendgrid_puts_many_events_into_one_call() -> None:
         bench.send(f"person+{number}@example.com")
 
     assert [len(due.tellings) for due in bench.due(2.0)] == [100, 50]
+
+
+# The logs.
+
+
+def logged(bench: Bench) -> list[Event]:
+    """What the provider's log tells, read to its end as our route reads it."""
+    log = {
+        "mailgun": lambda: mailgun_log(lambda rest: f"/v3/shop.example/events{rest}", 0.0, 86_400.0),
+        "postmark": lambda: postmark_log(str, "outbound", 86_400.0),
+        "sendgrid": lambda: sendgrid_log(str, 86_400.0),
+    }[bench.provider]()
+    questions: list[LogQuestion] = [log.first(bench.began - 60, bench.now + 60)]
+    found: list[Event] = []
+    while questions:
+        question = questions.pop()
+        method = "POST" if question.body else "GET"
+        reply = bench.api.begin(method, question.url, _JSON, question.body, bench.now).reply
+        page = question.read(Answer(reply.status, reply.body.decode()), json.loads(reply.body))
+        assert isinstance(page, LogPage)
+        found += reading_of(page.entries, log.read).events
+        questions += [detail for _, detail in page.details]
+        questions += [page.further] if page.further is not None else []
+    return found
+
+
+LOGGED: Final = {K.DELIVERED, K.BOUNCED, K.DEFERRED, K.COMPLAINED}
+"""Of these every log tells that is read."""
+
+
+@pytest.mark.parametrize("name", ["mailgun", "postmark", "sendgrid"])
+def test_a_log_tells_what_the_webhooks_told_so_that_both_count_once(name: str) -> None:
+    bench = Bench(name)
+    for recipient in ("ada", "deferred", "bounced", "blocked", "complained"):
+        bench.send(f"{recipient}@example.com")
+    told = {event for event in bench.events(bench.due(MUCH_LATER_S)) if event.kind in LOGGED}
+
+    assert {event.kind for event in told} == LOGGED
+    found = [event for event in logged(bench) if event.kind in LOGGED]
+    assert {(event.kind, event.provider_event_id) for event in found} == {
+        (event.kind, event.provider_event_id) for event in told
+    }
+    assert {(event.key, event.recipient, event.cause, event.hard) for event in found} == {
+        (event.key, event.recipient, event.cause, event.hard) for event in told
+    }
 
 
 # Faults.

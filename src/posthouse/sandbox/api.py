@@ -181,7 +181,7 @@ class SandboxApi:
         if read is None:
             refusal = Refusal(405, "method_not_allowed", f"use {' or '.join(place.calls)}")
             return Exchange(plain_reply(place.shape.refused(refusal)))
-        request = place.request(headers, query, body)
+        request = place.request(headers, query, body, now)
         visit = _Visit(place.shape, headers, now)
         try:
             asked = read(request)

@@ -35,6 +35,7 @@ class Request:
     body: bytes = b""
     within: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
+    now: float = 0.0  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ class Place:
     calls: Mapping[str, Reader]
     within: Mapping[str, str]
 
-    def request(self, headers: Headers, query: str, body: bytes) -> Request:
+    def request(self, headers: Headers, query: str, body: bytes, now: float) -> Request:
         """The request that was made here."""
-        return Request(headers, body, self.within, dict(parse_qsl(query, keep_blank_values=True)))
+        return Request(headers, body, self.within, dict(parse_qsl(query, keep_blank_values=True)), now)
 
 
 class Map:

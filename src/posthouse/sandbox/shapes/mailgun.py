@@ -6,7 +6,10 @@ Facts: documentation.mailgun.com (messages, events), as of 2026.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Final
@@ -16,8 +19,8 @@ from posthouse.sandbox.forms import FormField, read_form
 from posthouse.sandbox.json_parts import Misfit, Unusable, addresses_in
 from posthouse.sandbox.ledger import Acceptance, Ledger
 from posthouse.sandbox.replies import Answer, Refusal, json_answer, phrase
-from posthouse.sandbox.shape import Headers, LookUp, Request, Send, Shape, Taken, listed, matches, metadata_of
-from posthouse.sandbox.shapes.mailgun_news import MAILGUN_NEWS
+from posthouse.sandbox.shape import Headers, LookUp, Request, Send, Shape, Taken, matches
+from posthouse.sandbox.shapes.mailgun_news import MAILGUN_NEWS, about, item
 from posthouse.sandbox.submission import given, rest, submission_of
 
 LISTED_MAX: Final = 300
@@ -97,27 +100,54 @@ def _accepted(taken: Taken) -> Answer:
     return json_answer(200, {"id": f"<{message_id}>", "message": "Queued. Thank you."})
 
 
-# The events: one for each recipient, and that the message was taken is all that the sandbox knows.
+# The events: of each recipient that the message was taken, and what has become of it since.
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What is asked for. A list has a next page, until one is empty."""
+
+    query: Mapping[str, str]
+    now: float
+    address: str  # of the pages
+    offset: int = 0
 
 
 def _events(request: Request) -> LookUp:
-    return LookUp(partial(_among, request.query), partial(_page, request.query))
+    address = f"http://{request.headers.get('host', '')}/v3/{request.within['domain']}/events/"
+    listing = _Listing(request.query, request.now, address)
+    if (page := request.within.get("page")) is not None:
+        try:
+            query, offset = json.loads(base64.urlsafe_b64decode(page))
+        except ValueError:
+            raise Misfit("invalid_parameter", "there is no such page", "page") from None
+        listing = replace(listing, query=query, offset=offset)
+    return LookUp(partial(_among, listing), partial(_page, listing))
 
 
-def _among(query: Mapping[str, str], ledger: Ledger) -> Iterable[Acceptance]:
-    if "accepted" not in query.get("event", "accepted"):
-        return []
-    begin, end = _moment(query, "begin", "-inf"), _moment(query, "end", "inf")
-    begin, end = min(begin, end), max(begin, end)
+def _among(listing: _Listing, ledger: Ledger) -> Iterable[Acceptance]:
+    query = listing.query
     whom = query.get("recipient")
     chosen = ledger.acceptances if whom is None else ledger.by_recipient(whom)
     return [
         one
         for one in chosen
-        if begin <= one.at <= end
-        and query.get("message-id", one.message_id) == one.message_id
+        if query.get("message-id", one.message_id) == one.message_id
         and query.get("subject", one.subject) == one.subject
+        and any(_listed(listing, one))
     ]
+
+
+def _listed(listing: _Listing, one: Acceptance) -> Iterator[dict[str, Any]]:
+    """Its events that are asked for."""
+    query = listing.query
+    begin, end = _moment(query, "begin", "-inf"), _moment(query, "end", "inf")
+    names = set(re.findall(r"\w+", query.get("event", "")))
+    whom = query.get("recipient", "").casefold()
+    for event in [*map(partial(_taken, one), one.recipients), *(item(one, news) for news in one.news_by(listing.now))]:
+        in_time = min(begin, end) <= event["timestamp"] <= max(begin, end)
+        if in_time and (not names or event["event"] in names) and whom in ("", event["recipient"]):
+            yield event
 
 
 def _moment(query: Mapping[str, str], name: str, default: str) -> float:
@@ -133,27 +163,24 @@ def _moment(query: Mapping[str, str], name: str, default: str) -> float:
         raise Misfit("invalid_parameter", f"{name} parameter is not a time", name) from None
 
 
-def _page(query: Mapping[str, str], found: Sequence[Acceptance]) -> Answer:
-    whom = query.get("recipient", "").casefold()
-    items = [_event(one, recipient) for one in found for recipient in one.recipients if whom in ("", recipient)]
+def _page(listing: _Listing, found: Sequence[Acceptance]) -> Answer:
+    query = listing.query
     asked = query.get("limit", "")
     limit = min(int(asked), LISTED_MAX) if asked.isascii() and asked.isdecimal() else LISTED
     oldest_first = query.get("ascending", "yes" if "begin" in query else "no") in ("yes", "true")
-    return json_answer(200, {"items": (items if oldest_first else items[::-1])[:limit], "paging": {}})
+    events = [event for one in found for event in _listed(listing, one)]
+    events.sort(key=lambda event: float(event["timestamp"]), reverse=not oldest_first)
+    further = base64.urlsafe_b64encode(json.dumps([dict(query), listing.offset + limit]).encode()).decode()
+    items = events[listing.offset : listing.offset + limit]
+    return json_answer(200, {"items": items, "paging": {"next": listing.address + further}})
 
 
-def _event(one: Acceptance, recipient: str) -> dict[str, Any]:
-    body = one.body or {}
-    headers = {"message-id": one.message_id, "subject": one.subject, "to": recipient, "from": body.get("from", "")}
+def _taken(one: Acceptance, recipient: str) -> dict[str, Any]:
     return {
+        **about(one, recipient),
         "event": "accepted",
         "id": f"{one.message_id}-{recipient}",
         "timestamp": one.at,
-        "recipient": recipient,
-        "message": {"headers": headers, "size": one.size},
-        "tags": listed(body.get("tags")),
-        "user-variables": metadata_of(one),
-        "envelope": {"targets": recipient},
     }
 
 
@@ -196,6 +223,7 @@ MAILGUN: Final = Shape(
         "/v3/{domain}/messages": {"POST": _send},
         "/v3/{domain}/messages.mime": {"POST": _send_finished},
         "/v3/{domain}/events": {"GET": _events},
+        "/v3/{domain}/events/{page}": {"GET": _events},
     },
     refuses=_refuses,
     refused=_refused,

@@ -5,7 +5,7 @@ Facts: postmarkapp.com/developer/api (email-api, messages-api, overview), as of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.utils import parseaddr
 from functools import partial
 from typing import Any, Final
@@ -20,7 +20,7 @@ from posthouse.sandbox.json_parts import (
     pairs,
 )
 from posthouse.sandbox.ledger import Acceptance, Ledger
-from posthouse.sandbox.news import magic_name
+from posthouse.sandbox.news import NewsKind, magic_name
 from posthouse.sandbox.received import shown
 from posthouse.sandbox.replies import Answer, Refusal, json_answer, phrase
 from posthouse.sandbox.shape import (
@@ -35,8 +35,9 @@ from posthouse.sandbox.shape import (
     matches,
     metadata_of,
 )
-from posthouse.sandbox.shapes.postmark_news import POSTMARK_NEWS
+from posthouse.sandbox.shapes.postmark_news import BOUNCES, POSTMARK_NEWS, item
 from posthouse.sandbox.submission import OUR_ID, Submission, each_usable, given, renamed_files, rest, submission_of
+from posthouse.sandbox.telling import told_at
 
 BATCH_MAX: Final = 500
 FOUND_MAX: Final = 500
@@ -123,6 +124,58 @@ def _matching(query: Mapping[str, str], wanted: Mapping[str, str], ledger: Ledge
         fits = all(str(metadata.get(name)) == value for name, value in wanted.items())
         if fits and query.get("subject", one.subject) == one.subject and _stream(one, query) == _stream(one):
             yield one
+
+
+# What became of messages. `fromdate` and `todate` are let pass: everything is listed.
+
+
+def _bounces(request: Request) -> LookUp:
+    """The newest first."""
+    count, offset = _number(request, "count"), _number(request, "offset")
+
+    def answer(found: Sequence[Acceptance]) -> Answer:
+        bounces = [
+            _without_type(item(one, news)) for one in found for news in one.news_by(request.now) if news.kind in BOUNCES
+        ]
+        return json_answer(200, {"TotalCount": len(bounces), "Bounces": bounces[offset : offset + count]})
+
+    return LookUp(lambda ledger: reversed(ledger.acceptances), answer)
+
+
+def _without_type(told: dict[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (told or {}).items() if name != "RecordType"}
+
+
+def _details(request: Request) -> LookUp:
+    message_id = request.within["message_id"]
+
+    def answer(found: Sequence[Acceptance]) -> Answer:
+        if not found:
+            return _refused(Refusal(422, "not_found", "This message was not found."))
+        return json_answer(200, {**_listed(found[0]), "MessageEvents": list(_message_events(found[0], request.now))})
+
+    return LookUp(lambda ledger: filter(None, [ledger.by_id(message_id)]), answer)
+
+
+_EVENT_TYPES: Final = {
+    NewsKind.DELIVERED: "Delivered",
+    NewsKind.DEFERRED: "Transient",
+    NewsKind.OPENED: "Opened",
+    NewsKind.CLICKED: "LinkClicked",
+    NewsKind.UNSUBSCRIBED: "SubscriptionChanged",
+}
+"""Of what is no bounce."""
+
+
+def _message_events(one: Acceptance, now: float) -> Iterator[dict[str, Any]]:
+    for news in one.news_by(now):
+        said = {} if news.said is None else {"DeliveryMessage": news.said.line}
+        yield {
+            "Recipient": news.recipient,
+            "Type": _EVENT_TYPES.get(news.kind, "Bounced"),
+            "ReceivedAt": iso(told_at(one, news)),
+            "Details": said,
+        }
 
 
 def _stream(one: Acceptance, query: Mapping[str, str] | None = None) -> str:
@@ -217,6 +270,8 @@ POSTMARK: Final = Shape(
         "/email": {"POST": _send},
         "/email/batch": {"POST": _send_batch},
         "/messages/outbound": {"GET": _search},
+        "/messages/outbound/{message_id}/details": {"GET": _details},
+        "/bounces": {"GET": _bounces},
     },
     refuses=_refuses,
     refused=_refused,

@@ -30,7 +30,7 @@ from posthouse.sandbox.shape import (
     matches,
     metadata_of,
 )
-from posthouse.sandbox.shapes.sendgrid_news import SENDGRID_NEWS
+from posthouse.sandbox.shapes.sendgrid_news import SENDGRID_NEWS, item
 from posthouse.sandbox.submission import Submission, given, renamed_files, rest, submission_of
 
 LISTED_MAX: Final = 1000
@@ -129,11 +129,13 @@ def _email(who: object) -> str:
     return str(who.get("email", "")) if isinstance(who, dict) else parseaddr(str(who))[1]
 
 
-_CONDITION: Final = re.compile(r'\s*(\w+)\s*([=<>])\s*(?:(TIMESTAMP)\s*)?"([^"]*)"\s*', re.IGNORECASE)
+_CONDITION: Final = re.compile(r'\s*(\w+)\s*([<>]=?|=)\s*(?:(TIMESTAMP)\s*)?"([^"]*)"\s*', re.IGNORECASE)
 _TESTS: Final[Mapping[tuple[str, str], Callable[[_Entry, str], bool]]] = {
     ("to_email", "="): lambda entry, value: entry.fields["to_email"] == value.casefold(),
     ("subject", "="): lambda entry, value: entry.acceptance.subject == value,
     ("sg_message_id", "="): lambda entry, value: entry.fields["sg_message_id"].startswith(value),
+    ("sg_message_id_created_at", ">="): lambda entry, value: entry.acceptance.at >= _moment(value),
+    ("sg_message_id_created_at", "<="): lambda entry, value: entry.acceptance.at <= _moment(value),
     ("sg_message_id_created_at", ">"): lambda entry, value: entry.acceptance.at > _moment(value),
     ("sg_message_id_created_at", "<"): lambda entry, value: entry.acceptance.at < _moment(value),
 }
@@ -186,16 +188,18 @@ def _entries(conditions: Sequence[tuple[str, str, str]], limit: int, found: Sequ
 def _open(request: Request) -> LookUp:
     message_id, _, place = request.within["entry_id"].partition(".recv-")
     number = int(place) if place.isascii() and place.isdecimal() else 0
-    return LookUp(lambda ledger: filter(None, [ledger.by_id(message_id)]), partial(_entry, number))
+    return LookUp(lambda ledger: filter(None, [ledger.by_id(message_id)]), partial(_entry, number, request.now))
 
 
-def _entry(place: int, found: Sequence[Acceptance]) -> Answer:
+def _entry(place: int, now: float, found: Sequence[Acceptance]) -> Answer:
     if not found or place >= len(found[0].recipients):
         return _refused(Refusal(404, "not_found", "there is no such message"))
     [one] = found
     entry = _Entry(one, place).fields
     categories = listed((one.body or {}).get("tags"))
-    return json_answer(200, {**entry, "categories": categories, "custom_args": metadata_of(one), "events": []})
+    whom = one.recipients[place]
+    events = [item(one, news) for news in one.news_by(now) if news.recipient == whom]
+    return json_answer(200, {**entry, "categories": categories, "custom_args": metadata_of(one), "events": events})
 
 
 # What it says.
