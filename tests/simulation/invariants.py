@@ -192,7 +192,9 @@ def each_notice_goes_out_in_one_message(world: World) -> None:
 
 
 def events_count_once_in_any_order(world: World) -> None:
-    """I7: each piece of news is kept once, and a send's delivery is what all of it says, whatever came first."""
+    """I7: each piece of news is kept once and joined to the send that its message was of, by the ledger of the provider
+    that told it, since another one may give the same ids; and a send's delivery is what all of it says, whatever came
+    first."""
     by_news: dict[tuple[str, ...], Event] = {
         heard.event.identity(heard.route): heard.event for heard in world.news.heard
     }
@@ -201,15 +203,22 @@ def events_count_once_in_any_order(world: World) -> None:
     assert len(kept) == len(by_news), f"{len(kept)} events are kept of {len(by_news)}"
     found = rows(world)
     by_id = {row.id: row for row in found.values()}
-    names = {row.idempotency_key for row in found.values()} | {row.message_id for row in found.values()}
+    copies = {(route, copy.message_id): copy for route, api in world.apis.items() for copy in api.ledger.acceptances}
+    by_key: dict[str | None, list[Any]] = defaultdict(list)
+    for row in found.values():
+        for key in {row.idempotency_key, whole_of(found, row).idempotency_key}:
+            by_key[key].append(row)
     told: dict[int, list[EventKind]] = defaultdict(list)
     for event in kept:
+        its_sends = by_key[copies[event.route, event.message_id].key]
         row = by_id.get(event.send_id)
         if row is None:  # of a copy whose id no answer gave
-            assert not (names - {None}) & {event.send_key, event.message_id}, (
-                f"{event.kind} of {event.recipient} has no send"
+            named = any(
+                one.idempotency_key == event.send_key or one.message_id == event.message_id for one in its_sends
             )
+            assert not named, f"{event.kind} of {event.recipient} has no send"
             continue
+        assert row in its_sends, f"{event.kind} of {event.recipient} is not about {row.dedupe_key}"
         mine = [address.casefold() for address in json.loads(row.recipients)]
         if len(mine) == 1 or event.recipient == mine[0]:
             told[row.id].append(EventKind(event.kind))
@@ -378,7 +387,9 @@ def only_who_must_not_get_it_is_left_out(world: World) -> None:
             category = world.policies[row.type].category
             for recipient in json.loads(row.recipients):
                 told = any(one.concerns(category, {fold(recipient)}) for one in world.people.suppressed)
-                told = told or any(fold(recipient) in call.bad for call in world.calls if call.ended_at < row.updated_at)
+                told = told or any(
+                    fold(recipient) in call.bad for call in world.calls if call.ended_at < row.updated_at
+                )
                 assert told or fold(recipient) in complained, (
                     f"{key} is suppressed, and nobody has suppressed {recipient}"
                 )
