@@ -208,6 +208,39 @@ def test_a_message_id_of_several_sends_is_decided_by_the_recipient(bench: Bench)
     assert (bench.row("ada")["delivery"], bench.row("bob")["delivery"]) == ("none", "bounced")
 
 
+def test_an_id_that_two_providers_gave_is_that_of_the_route_where_the_news_came_in(bench: Bench) -> None:
+    sent(bench, "by main")
+    sent(bench, "by standby")
+    bench.edit("by standby", route="standby")
+
+    assert hear(bench, news(EventKind.BOUNCED), route="standby").joined == 1
+    assert hear(bench, news(EventKind.DEFERRED), route="main").joined == 1
+
+    assert (bench.row("by main")["delivery"], bench.row("by standby")["delivery"]) == ("deferred", "bounced")
+
+
+def test_news_that_came_before_its_id_is_not_that_of_another_routes_send_with_the_same_id(bench: Bench) -> None:
+    sent(bench, "by standby", to="bob@example.com")
+    bench.edit("by standby", route="standby")
+    bench.enqueue("by main")
+    state = bench.claim_one()
+
+    assert hear(bench, news(EventKind.BOUNCED), route="main").joined == 0
+    bench.settle(report(state, accepted("m-1"), bench.now))
+    assert bench.store.events.join(POLICIES, bench.now + JOIN_FIRST_S) == 1
+
+    assert (bench.row("by main")["delivery"], bench.row("by standby")["delivery"]) == ("bounced", "none")
+
+
+@pytest.mark.parametrize("recipient", ["ada@example.com", ""])
+def test_routes_that_share_an_account_may_hear_by_one_of_them(bench: Bench, recipient: str) -> None:
+    sent(bench)
+
+    assert hear(bench, news(recipient=recipient), route="standby").joined == 1
+
+    assert bench.row("k")["delivery"] == "delivered"
+
+
 def test_the_fate_of_a_copy_is_not_the_sends_own(bench: Bench) -> None:
     sent(bench, to="ada@example.com", bcc="boss@example.com")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from posthouse.address import fold
 from posthouse.content import Content
 from posthouse.core.outcome import LookUp, Verdict
 from posthouse.core.policy import RouteFacts
@@ -26,6 +27,7 @@ class Call:
     to: tuple[str, ...] = ()  # folded
     together: int = 1  # so many sends shared it
     ended_at: float = float("inf")
+    bad: tuple[str, ...] = ()  # folded; of whom its answer said that nothing ever arrives there
 
 
 class Noting:
@@ -44,8 +46,10 @@ class Noting:
         return self._provider.refusals(content)
 
     async def send(self, message: OutgoingMessage) -> Verdict:
-        with self._noted([message]):
-            return await self._provider.send(message)
+        with self._noted([message]) as (call,):
+            verdict = await self._provider.send(message)
+            call.bad = tuple(map(fold, verdict.bad_addresses))
+            return verdict
 
     async def send_together(self, messages: Sequence[OutgoingMessage]) -> Sequence[Verdict | None]:
         """Counts as a call for each: that is what limits are about."""
@@ -53,7 +57,7 @@ class Noting:
             return await self._provider.send_together(messages)
 
     @contextmanager
-    def _noted(self, messages: Sequence[OutgoingMessage]) -> Iterator[None]:
+    def _noted(self, messages: Sequence[OutgoingMessage]) -> Iterator[list[Call]]:
         route, now = self.facts.name, self._now()
         calls = [
             Call(now, route, m.send_id, len(to), m.idempotency_key, to, len(messages))
@@ -62,7 +66,7 @@ class Noting:
         ]
         self._calls += calls
         try:
-            yield
+            yield calls
         finally:
             for call in calls:
                 call.ended_at = self._now()

@@ -192,7 +192,9 @@ def each_notice_goes_out_in_one_message(world: World) -> None:
 
 
 def events_count_once_in_any_order(world: World) -> None:
-    """I7: each piece of news is kept once, and a send's delivery is what all of it says, whatever came first."""
+    """I7: each piece of news is kept once and joined to the send that its message was of, by the ledger of the provider
+    that told it, since another one may give the same ids; and a send's delivery is what all of it says, whatever came
+    first."""
     by_news: dict[tuple[str, ...], Event] = {
         heard.event.identity(heard.route): heard.event for heard in world.news.heard
     }
@@ -201,15 +203,22 @@ def events_count_once_in_any_order(world: World) -> None:
     assert len(kept) == len(by_news), f"{len(kept)} events are kept of {len(by_news)}"
     found = rows(world)
     by_id = {row.id: row for row in found.values()}
-    names = {row.idempotency_key for row in found.values()} | {row.message_id for row in found.values()}
+    copies = {(route, copy.message_id): copy for route, api in world.apis.items() for copy in api.ledger.acceptances}
+    by_key: dict[str | None, list[Any]] = defaultdict(list)
+    for row in found.values():
+        for key in {row.idempotency_key, whole_of(found, row).idempotency_key}:
+            by_key[key].append(row)
     told: dict[int, list[EventKind]] = defaultdict(list)
     for event in kept:
+        its_sends = by_key[copies[event.route, event.message_id].key]
         row = by_id.get(event.send_id)
         if row is None:  # of a copy whose id no answer gave
-            assert not (names - {None}) & {event.send_key, event.message_id}, (
-                f"{event.kind} of {event.recipient} has no send"
+            named = any(
+                one.idempotency_key == event.send_key or one.message_id == event.message_id for one in its_sends
             )
+            assert not named, f"{event.kind} of {event.recipient} has no send"
             continue
+        assert row in its_sends, f"{event.kind} of {event.recipient} is not about {row.dedupe_key}"
         mine = [address.casefold() for address in json.loads(row.recipients)]
         if len(mine) == 1 or event.recipient == mine[0]:
             told[row.id].append(EventKind(event.kind))
@@ -235,11 +244,25 @@ def no_server_gets_more_connections_than_allowed(world: World) -> None:
 
 
 def every_message_came_by_a_call_that_was_noted(world: World) -> None:
-    """What the limits are counted by is all that the providers got."""
-    noted = {(call.route, call.key) for call in world.calls}
+    """What the limits are counted by is all that the providers got: each message by a call on that route for its send,
+    which had begun and was to all who got it.
+
+    Over SMTP what was split off has the Message-ID of the whole, and so its key: a call for it is the only one by which
+    a message may come under a key that is not the call's own.
+    """
+    found = rows(world)
+    by_id = {row.id: row for row in found.values()}
+    noted: dict[tuple[str, str], list[Call]] = defaultdict(list)
+    for call in world.calls:
+        noted[call.route, call.key].append(call)
+        row = by_id[call.send_id]
+        if world.natures[call.route].smtp and row.split_from is not None:
+            noted[call.route, whole_of(found, row).idempotency_key].append(call)
     for route, api in world.apis.items():
         for copy in api.ledger.acceptances:
-            assert (route, copy.key) in noted, f"{route} has {copy.subject!r}, and nobody was seen to send it"
+            calls = noted[route, copy.key or ""]
+            seen = any(call.at <= copy.at and set(copy.recipients) <= set(call.to) for call in calls)
+            assert seen, f"{route} has {copy.subject!r}, and nobody was seen to send it"
 
 
 @dataclass(frozen=True)
@@ -353,13 +376,20 @@ def nothing_begins_to_whom_must_not_get_it(world: World) -> None:
 
 
 def only_who_must_not_get_it_is_left_out(world: World) -> None:
-    """Suppressed is only what is to an address that was, at some time, and for mail of that category."""
+    """Suppressed is only what is to an address that was, at some time, and for mail of that category.
+
+    By people, by a complaint, or by the answer to an earlier call: a server that says of one recipient that there is no
+    such mailbox, and puts the others off, leaves a send of which that one must not be asked for again.
+    """
     complained = _complained(world)
     for key, row in rows(world).items():
         if row.status == Status.SUPPRESSED:
             category = world.policies[row.type].category
             for recipient in json.loads(row.recipients):
                 told = any(one.concerns(category, {fold(recipient)}) for one in world.people.suppressed)
+                told = told or any(
+                    fold(recipient) in call.bad for call in world.calls if call.ended_at < row.updated_at
+                )
                 assert told or fold(recipient) in complained, (
                     f"{key} is suppressed, and nobody has suppressed {recipient}"
                 )

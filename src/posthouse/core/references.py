@@ -17,22 +17,27 @@ class Candidate:
     key: str  # what providers know it by
     message_id: str | None
     recipients: tuple[str, ...]  # folded
+    route: str | None = None  # of its latest call
     heard: bool = False  # something was heard of it before
 
 
-def its_send(event: Event, candidates: Sequence[Candidate]) -> Candidate | None:
-    """The one that the event is about: by our id, else by the provider's.
+def its_send(event: Event, candidates: Sequence[Candidate], route: str | None) -> Candidate | None:
+    """The one that the event, which came in on `route`, is about: by our id, else by the provider's.
 
+    Two providers may give the same id, and one provider's news may come in by another of its routes. So what went by
+    that very route comes first, and of what went by others only what is to the recipient, where the event names one.
     A provider gives one id to a whole call, and a send whose recipients were split off shares it with what was split:
-    then the recipient decides. None where nothing does.
+    then the recipient decides. None where nothing does. Without a route, all went by it.
     """
     ours = [one for one in candidates if event.key is not None and one.key == event.key]
     if ours:
         return ours[0]
     theirs = [one for one in candidates if event.message_id is not None and one.message_id == event.message_id]
-    if len(theirs) == 1:
-        return theirs[0]
-    named = [one for one in theirs if fold(event.recipient) in one.recipients]
+    of_route = [one for one in theirs if route is None or one.route == route]
+    if len(of_route) == 1:
+        return of_route[0]
+    address = fold(event.recipient)
+    named = [one for one in of_route or theirs if not address or address in one.recipients]
     return named[0] if len(named) == 1 else None
 
 

@@ -153,7 +153,7 @@ class Events:
     def route_of(self, event: Event) -> str | None:
         """The route of the send that an event is about, where that is known."""
         with self._database.read() as connection:
-            candidate = its_send(event, _sends_of(connection, [event]))
+            candidate = its_send(event, _sends_of(connection, [event]), None)
             if candidate is None:
                 return None
             route: str | None = connection.scalar(select(sends.c.route).where(sends.c.id == candidate.send_id))
@@ -182,7 +182,7 @@ class Events:
         by_send: dict[int, list[tuple[_News, Candidate]]] = defaultdict(list)
         homeless: list[_News] = []
         for piece in news:
-            candidate = its_send(piece.event, about)
+            candidate = its_send(piece.event, about, piece.route)
             if candidate is None:
                 homeless.append(piece)
             else:
@@ -367,7 +367,7 @@ def _event(row: Row[Any]) -> Event:
 
 
 _CANDIDATE: Final = select(
-    sends.c.id, sends.c.idempotency_key, sends.c.message_id, sends.c.recipients, sends.c.last_event_at
+    sends.c.id, sends.c.idempotency_key, sends.c.message_id, sends.c.recipients, sends.c.route, sends.c.last_event_at
 )
 
 
@@ -380,9 +380,10 @@ def _sends_of(connection: Connection, news: Iterable[Event]) -> list[Candidate]:
     found: dict[int, Candidate] = {}
     for column, names in ((sends.c.idempotency_key, keys), (sends.c.message_id, message_ids)):
         if names := names - {None}:
-            for id_, key, message_id, recipients, heard_at in connection.execute(_CANDIDATE.where(column.in_(names))):
+            rows = connection.execute(_CANDIDATE.where(column.in_(names)))
+            for id_, key, message_id, recipients, route, heard_at in rows:
                 folded = tuple(map(fold, json.loads(recipients)))
-                found[id_] = Candidate(id_, key, message_id, folded, heard=heard_at is not None)
+                found[id_] = Candidate(id_, key, message_id, folded, route, heard=heard_at is not None)
     return [*found.values()]
 
 
