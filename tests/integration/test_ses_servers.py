@@ -7,15 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
-from urllib.error import URLError
-from urllib.request import ProxyHandler, build_opener
 
 import boto3
 import pytest
@@ -29,18 +23,20 @@ from posthouse.attachment import Attachment
 from posthouse.core.outcome import Outcome, Subject
 from posthouse.providers.mime import message_bytes
 from posthouse.providers.placeholders import OUR_ID
-from tests.acceptance.installation import until
-from tests.conftest import missing
 from tests.contract.provider_suite import SECRET
 from tests.integration.hard_messages import HARD, assert_says
-from tests.integration.programs import Running, open_folder
+from tests.integration.npm import NpmServer, got_json, installed
 from tests.providers.loopback import answer, running_api
 from tests.providers.messages import SHOP, full_message, message
 from tests.providers.ses_routes import ACCOUNT, KEY_ID, REGION, route
-from tests.providers.wire import free_port
 
-SES_LOCAL: Final = "aws-ses-v2-local@2.10.2"
-INSTALLED_WITHIN_S: Final = 120.0
+SES_LOCAL: Final = NpmServer(
+    "aws-ses-v2-local",
+    "2.10.2",
+    script="dist/cli.js",
+    arguments=["--host", "127.0.0.1", "--port", "{port}"],
+    ready="/health-check",
+)
 
 
 @pytest.fixture
@@ -146,51 +142,8 @@ async def test_a_class_that_moto_names_in_its_header_is_read(moto: str) -> None:
 @pytest.fixture
 def ses_local() -> Iterator[str]:
     """The server, installed into a folder of its own."""
-    npm, node = _of_node("npm"), _of_node("node")
-    with open_folder("ses-v2-local") as folder:
-        _install(npm, folder)
-        port = free_port()
-        cli = folder / "node_modules" / "aws-ses-v2-local" / "dist" / "cli.js"
-        running = Running([node, str(cli), "--host", "127.0.0.1", "--port", str(port)], folder)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            until(lambda: _answers(running, url), "aws-ses-v2-local answers")
-            yield url
-        finally:
-            running.end()
-
-
-def _of_node(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        missing(f"there is no {name}: install Node.js with npm")
-    return found
-
-
-def _install(npm: str, folder: Path) -> None:
-    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline"]
-    try:
-        done = subprocess.run(
-            [npm, "install", *options, SES_LOCAL], cwd=folder, capture_output=True, timeout=INSTALLED_WITHIN_S
-        )
-    except subprocess.TimeoutExpired:
-        missing(f"npm didn't install {SES_LOCAL} within {INSTALLED_WITHIN_S:.0f} s")
-    if done.returncode:
-        missing(f"npm can't install {SES_LOCAL}: {' '.join(done.stderr.decode(errors='replace').split())[:300]}")
-
-
-def _get(url: str) -> bytes:
-    with build_opener(ProxyHandler({})).open(url, timeout=5) as reply:
-        return bytes(reply.read())
-
-
-def _answers(running: Running, url: str) -> bool:
-    running.check()
-    try:
-        _get(f"{url}/health-check")
-    except URLError:
-        return False
-    return True
+    with installed(SES_LOCAL) as url:
+        yield url
 
 
 async def test_aws_ses_v2_local_reads_in_every_hard_message_what_was_meant(ses_local: str) -> None:
@@ -201,7 +154,7 @@ async def test_aws_ses_v2_local_reads_in_every_hard_message_what_was_meant(ses_l
     )
     verdicts = [await provider.send(mail) for mail in meant]
     await provider.close()
-    caught = json.loads(await asyncio.to_thread(_get, f"{ses_local}/store"))["emails"]
+    caught = (await asyncio.to_thread(got_json, f"{ses_local}/store"))["emails"]
     assert [verdict.message_id for verdict in verdicts] == [email["messageId"] for email in caught]
     for mail, email in zip(meant, caught, strict=True):
         assert email["subject"] == mail.subject
