@@ -21,9 +21,12 @@ class PlayedMailgun:
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
         self.failing_after: int | None = None
+        self.circle = False
 
     def reply(self, request: HttpRequest) -> Any:
         url = urlsplit(request.url)
+        if self.circle:
+            return {"items": [{}], "paging": {"next": "https://x/events/2"}}
         if not url.path.endswith("/events"):
             return {"items": [], "paging": {}}
         query = parse_qs(url.query)
@@ -80,6 +83,12 @@ def test_one_that_stops_in_the_middle_keeps_what_it_read_and_goes_on_from_there(
     read = mailgun.asked[-1][1]
     shell.json("reconcile", "--events")
     assert read - 2 <= mailgun.asked[3][0] <= read
+
+
+def test_pages_that_lead_in_a_circle_are_not_read_for_ever(shell: Shell, mailgun: PlayedMailgun) -> None:
+    mailgun.circle = True
+    (broken,) = shell.json("reconcile", "--events", "--since", "2h", code=1)["routes"]
+    assert broken["error"] == "its pages lead in a circle"
 
 
 @pytest.mark.parametrize(

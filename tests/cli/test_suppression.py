@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,10 +69,15 @@ def test_what_it_is_about_and_for_how_long_can_be_said(shell: Shell) -> None:
     )
     assert (document["scope"], document["new"]) == ("category marketing", 1)
     assert document["until"] is not None
+    ran = shell.run("suppress", "dan@example.com", "--cause", "complaint", "--until", "2031-01-01T00:00Z")
+    assert ran.out == "dan@example.com gets no transactional and marketing mail until 2031-01-01 01:00:00 CET.\n"
+    ran = shell.run("suppress", "eve@example.com", "--scope", "type newsleter")
+    assert "But no type newsleter is configured here (there are: default" in ran.flat
+    shell.run("unsuppress", "eve@example.com")
     ran = shell.run("suppress", "bob@example.com", "--cause", "complaint")
     assert ran.out == "bob@example.com gets no transactional and marketing mail any more.\n"
     assert [each["cause"] for each in listed(shell, "--cause", "manual")] == []
-    assert len(listed(shell, "--cause", "complaint")) == 2
+    assert len(listed(shell, "--cause", "complaint")) == 3
 
 
 @pytest.mark.parametrize(
@@ -81,6 +87,8 @@ def test_what_it_is_about_and_for_how_long_can_be_said(shell: Shell) -> None:
         (("suppress", "*@example.com", "--scope", "newsletter"), "is no scope"),
         (("suppress", "a@example.com", "--scope", "category news"), "is no category"),
         (("suppress", "a@example.com", "--until", "soon"), "is not a time"),
+        (("suppress", "a@example.com", "--until", "2020-01-01T00:00Z"), "is over already"),
+        (("suppress", "*@example.com"), "there are no wildcards"),
         (("suppress", "a@example.com", "--cause", "anger"), "'anger' is not one of"),
         (("suppress",), "Missing argument"),
         (("suppressions", "--review", "ada"), "--review goes with --limit alone"),
@@ -175,6 +183,55 @@ def test_a_file_of_addresses_alone_needs_no_names_and_thousands_are_written_in_c
     assert (document["imported"], document["new"], document["bad"]) == (1203, 1203, [])
     (one,) = listed(shell, "p1202@example.com")
     assert (one["cause"], one["scope"]) == ("hard_bounce", "type news")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "\ufeffE-Mail;Cause;Reason\r\nada@example.com;HARD_BOUNCE;no mailbox, he said\r\n".encode(),
+        b"Email Address\tcause\treason\nada@example.com\thard_bounce\tno mailbox, he said\n",
+        'Recipient,Cause,Reason\r\nada@example.com,hard_bounce,"no mailbox, he said"\r\n'.encode("utf-16"),
+        b"\n \n;;\nada@example.com;hard_bounce;;;no mailbox, he said\n",
+    ],
+    ids=["semicolons", "tabs", "utf-16", "without names"],
+)
+def test_a_list_is_read_as_spreadsheets_write_it(shell: Shell, written: bytes) -> None:
+    (shell.folder / "list.csv").write_bytes(written)
+    document = shell.json("suppressions", "import", "list.csv")
+    assert (document["imported"], document["bad"]) == (1, [])
+    (one,) = listed(shell)
+    assert (one["address"], one["cause"], one["reason"]) == ("ada@example.com", "hard_bounce", "no mailbox, he said")
+
+
+def test_a_list_comes_by_a_pipe_as_well(shell: Shell) -> None:
+    ran = shell.run("suppressions", "import", "-", stdin="email\nada@example.com\n*@example.net\n")
+    assert (ran.code, ran.flat) == (
+        1,
+        "1 address imported, 1 of them new. line 3 is left out: address: '*@example.net': there are no wildcards; a "
+        "whole domain is never suppressed",
+    )
+
+
+@pytest.mark.parametrize("first", ["status,who", "PK\x03\x04\x14", "Ada Lovelace;hard_bounce"])
+def test_a_file_that_is_no_list_of_addresses_is_refused_as_a_whole(shell: Shell, first: str) -> None:
+    (shell.folder / "list.csv").write_text(f"\n{first}\nada@example.com,manual\n")
+    ran = shell.run("suppressions", "import", "list.csv")
+    assert (ran.code, listed(shell)) == (2, [])
+    assert "list.csv: line 2 names no column `address` or `email`, and has no address: " in ran.err
+
+
+def test_what_is_wrong_with_a_line_is_told_shortly(shell: Shell) -> None:
+    (shell.folder / "list.csv").write_text(f"ada@example.com,{'x' * 9000}\n")
+    (bad,) = shell.json("suppressions", "import", "list.csv", code=1)["bad"]
+    assert len(bad["error"]) <= 300
+    shell.run("suppress", "ada@example.com", "--reason", "y" * 1000)
+    assert len(shell.run("suppressions").out) < 500
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+def test_a_full_disk_is_told_as_such(shell: Shell) -> None:
+    ran = shell.run("suppressions", "export", "/dev/full")
+    assert (ran.code, ran.err) == (1, "posthouse: /dev/full: No space left on device\n")
 
 
 def test_what_is_exported_can_be_imported(shell: Shell) -> None:

@@ -37,6 +37,14 @@ def test_what_is_known_here_says_more_and_stays(bench: Bench) -> None:
     assert causes(bench) == ["unsubscribe type newsletter"]
 
 
+def test_what_no_database_stores_as_it_is_becomes_nobody_elses_suppression(bench: Bench) -> None:
+    cut = "x" * 400 + "@example.com"
+    assert pulled(bench, Listed("a\x00da@example.com", BOUNCE), Listed("\ud800bob@example.com", BOUNCE)) == 0
+    assert pulled(bench, Listed(cut, BOUNCE), Listed(BOB, BOUNCE)) == 1
+    bench.store.suppressions.import_([Suppress(cut, BOUNCE)], bench.now)
+    assert [each.address for each in bench.store.suppressions.find([], None, 10)] == [BOB]
+
+
 def test_what_was_pushed_is_not_taken_for_news(bench: Bench) -> None:
     bench.store.suppressions.add([Suppress(ADA, BOUNCE, "", None, "", "main")], bench.now)
     assert pulled(bench, Listed(ADA, MANUAL, bench.now)) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -221,6 +222,28 @@ async def test_a_list_that_can_not_be_read_or_written_on_says_why(name: str) -> 
     cause = next(iter(CASES[name].put))
     with pytest.raises(ListFailed, match="403"):
         [put async for put in put_on_list(provider.lists, {"eve@example.com": cause})]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (HttpAnswer(200, {}, b"<html><title>Log in</title></html>"), "200 the answer is not as documented: Log in"),
+        (HttpAnswer(200, {}, b'{"items":{}}'), "200 the answer is not as documented"),
+        (HttpAnswer(200, {}, b'{"items":[]}', complete=False), "200 the answer is not as documented: (the answer was"),
+    ],
+)
+async def test_an_answer_that_is_no_list_is_called_so(said: HttpAnswer, why: str) -> None:
+    provider, _ = provider_of("mailgun", lambda _: said)
+    with pytest.raises(ListFailed, match=re.escape(why)):
+        await listed(provider)
+
+
+async def test_pages_that_lead_in_a_circle_are_not_read_for_ever() -> None:
+    page = {"items": [{"address": "ada@example.com"}], "paging": {"next": "https://api.example/?page=again"}}
+    provider, server = provider_of("mailgun", lambda _: page)
+    with pytest.raises(ListFailed, match="in a circle"):
+        await listed(provider)
+    assert len(server.requests) == 2
 
 
 async def test_addresses_go_in_batches_and_one_that_is_refused_holds_up_no_other() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Final
 
 import typer
 from typer.core import TyperGroup
 
-from posthouse.address import Address, fold
+from posthouse.address import fold
 from posthouse.cli.failures import Exit, WrongUsage
 from posthouse.cli.invocation import Invocation, add_command
-from posthouse.cli.moments import iso, local_short, read_moment, zone
+from posthouse.cli.moments import iso, local, local_short, read_moment, zone
 from posthouse.cli.output import Answer, Json, Line, columns, count
 from posthouse.cli.suppression_files import export, import_
 from posthouse.cli.suppression_lists import pull, push
@@ -23,12 +23,16 @@ from posthouse.core.suppression import (
     Suppress,
     Suppression,
     SuppressionCause,
+    address_of,
     parse_scope,
     told,
 )
 from posthouse.store.suppressions import ToReview
+from posthouse.text import shorten
 
 DAY_S: Final = 86_400.0
+REASON_CHARS: Final = 100
+"""So much of a reason stands in the list; --json has all of it."""
 
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS...", show_default=False)]
 CauseOption = Annotated[SuppressionCause | None, typer.Option(help="Only those of this cause.", show_default=False)]
@@ -51,17 +55,28 @@ def suppress(
     """Send no mail to these addresses any more, within a second."""
     now = call.app.store.ledger.now()
     ends = None if until is None else read_moment(until, "--until", now).timestamp()
+    if ends is not None and ends <= now:
+        raise WrongUsage(f"--until: {until} is over already")
     try:
         narrowed = parse_scope(scope)
     except ValueError as error:
         raise WrongUsage(f"--scope: {error}") from None
-    folded = dict.fromkeys(Address.parse(text).folded for text in addresses)
+    folded = dict.fromkeys(address_of(text) for text in addresses)
     wishes = [Suppress(each, cause, narrowed, ends, reason, call.who) for each in folded]
     new = call.app.store.suppressions.add(wishes, now)
     which = _which(cause, narrowed)
-    lines = [f"{each} gets no {which} any more." for each in folded]
+    long = "any more" if ends is None else f"until {local(ends)}"
+    lines = [f"{each} gets no {which} {long}." for each in folded]
+    lines += _doubt(narrowed, call.app.config.types)
     document: Json = {"suppressed": list(folded), "new": new, "cause": cause.value, "scope": narrowed}
     return Answer(document | {"until": iso(ends), "by": call.who}, lines)
+
+
+def _doubt(scope: str, types: Collection[str]) -> list[str]:
+    """What to say of a scope that is about no mail as far as is known here."""
+    kind, _, name = scope.partition(" ")
+    known = kind != "type" or name in types
+    return [] if known else [f"But no type {name} is configured here (there are: {', '.join(sorted(types))})."]
 
 
 def _which(cause: SuppressionCause, scope: str) -> str:
@@ -125,7 +140,8 @@ def _rows(found: Sequence[Suppression], now: float) -> list[Line]:
 
 def _row(each: Suppression, now: float) -> list[Line]:
     ends = "" if each.until is None else local_short(each.until, now) + ("" if each.is_on(now) else ", over")
-    return [each.address, each.cause.value, each.scope, local_short(each.at, now), ends, each.who, each.reason]
+    reason = shorten(" ".join(each.reason.split()), REASON_CHARS)
+    return [each.address, each.cause.value, each.scope, local_short(each.at, now), ends, each.who, reason]
 
 
 def document_of(each: Suppression) -> Json:

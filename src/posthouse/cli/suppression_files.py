@@ -5,32 +5,39 @@ One line is one address, whatever is in it: a quote that is never closed spoils 
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Final
 
 import typer
 
-from posthouse.address import Address
 from posthouse.cli.failures import Exit, WrongUsage
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.moments import iso, read_moment
 from posthouse.cli.output import Answer, Json, count
 from posthouse.cli.progress import tracked
-from posthouse.core.suppression import Suppress, Suppression, SuppressionCause, parse_scope
-from posthouse.errors import InvalidEmail
+from posthouse.core.suppression import Suppress, Suppression, SuppressionCause, address_of, parse_scope
+from posthouse.errors import InvalidEmail, NotPossible
 from posthouse.store.suppressions import Suppressions
-from posthouse.text import storable
+from posthouse.text import shorten, storable
 
 COLUMNS: Final = ("address", "cause", "scope", "until", "reason", "who", "at")
-ADDRESS_NAMES: Final = ("address", "email")
-"""What the column of the addresses may be called."""
+ADDRESS_NAMES: Final = ("address", "email", "emailaddress", "recipient")
+"""What the column of the addresses may be called, but for case, spaces and signs."""
+
+DELIMITERS: Final = (",", ";", "\t")
+_ADDRESS: Final = re.compile(r"[^,;\t]+@[^,;\t]+")
+
+STDIN: Final = Path("-")
 
 CHUNK: Final = 500
+ERROR_CHARS: Final = 300
 TOLD_MAX: Final = 20
 """So many bad lines are told on a terminal; --json tells all."""
 
@@ -57,7 +64,9 @@ class _Result:
 
 def import_(
     call: Invocation,
-    file: Annotated[Path, typer.Argument(help="Its first line names the columns; `address` is enough.")],
+    file: Annotated[
+        Path, typer.Argument(help="Its first line names the columns; `address` is enough. `-`: standard input.")
+    ],
     cause: Annotated[SuppressionCause, typer.Option(help="Why, for lines that don't say.")] = SuppressionCause.MANUAL,
     scope: Annotated[
         str, typer.Option(metavar="SCOPE", help="The scope of lines that name none.", show_default=False)
@@ -69,10 +78,10 @@ def import_(
     """Suppress the addresses of a CSV file. May be run again; a bad line is told and holds up no other."""
     app, now = call.app, call.app.store.ledger.now()
     told = _Told(cause, _scope(scope), reason, call.who, now)
-    with _opened(file, "r") as lines:
-        total = sum(1 for _ in lines)
-        lines.seek(0)
-        result = _import(app.store.suppressions, tracked(lines, total, "import", quiet=call.output.as_json), told)
+    lines = [*io.StringIO(_content(file), newline=None)]
+    columns = _columns(file, lines)
+    read = tracked(lines, len(lines), "import", quiet=call.output.as_json)
+    result = _import(app.store.suppressions, read, columns, told)
     said = f"{count(result.imported, 'line')}, {result.new:,} new, {len(result.bad):,} bad"
     app.store.operations.audit(call.who, "import suppressions", file.name[-255:], said, now)
     document: Json = {"file": str(file), "imported": result.imported, "new": result.new, "bad": result.bad}
@@ -87,33 +96,73 @@ def _scope(text: str) -> str:
         raise WrongUsage(f"--scope: {error}") from None
 
 
-def _opened(file: Path, mode: str) -> IO[str]:
-    """A file that is not UTF-8 spoils those of its lines that aren't. Raises WrongUsage."""
+def _content(file: Path) -> str:
+    """All of a file. One that is not in the encoding that it begins with spoils those of its lines that aren't.
+
+    Raises WrongUsage.
+    """
     try:
-        encoding = "utf-8-sig" if mode == "r" else "utf-8"
-        return file.open(mode, encoding=encoding, errors="surrogateescape", newline="" if mode == "w" else None)
+        read = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
     except OSError as error:
         raise WrongUsage(f"{file}: {error.strerror}") from None
+    if read.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what spreadsheets call Unicode text
+        return read.decode("utf-16", "replace")
+    return read.decode("utf-8-sig", "surrogateescape")
 
 
-def _import(table: Suppressions, lines: Iterator[str], told: _Told) -> _Result:
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """How the lines of a file are to be read."""
+
+    delimiter: str
+    names: Sequence[str]
+    named_by: int  # the line that names them, from 1; 0 where none does
+
+    def cells(self, line: str) -> Sequence[str]:
+        """The cells of one line. Raises csv.Error."""
+        return _cells_of(line, self.delimiter)
+
+
+def _cells_of(line: str, delimiter: str) -> Sequence[str]:
+    cells = next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, strict=True), [])
+    return [cell.strip() for cell in cells]
+
+
+def _columns(file: Path, lines: Sequence[str]) -> _Columns:
+    """As the first line says that can be read: it names them, or has an address already. Raises WrongUsage."""
+    for number, line in enumerate(lines, 1):
+        for delimiter in DELIMITERS:
+            try:
+                cells = _cells_of(line, delimiter)
+            except csv.Error:
+                continue
+            names = [_name(cell) for cell in cells]
+            if "address" in names:
+                return _Columns(delimiter, names, number)
+            if any(map(_ADDRESS.fullmatch, cells)):
+                return _Columns(delimiter, COLUMNS, 0)
+        if line.strip(" \r\n\t,;"):
+            raise WrongUsage(
+                f"{file}: line {number} names no column `address` or `email`, and has no address: {shorten(line)!r}"
+            )
+    return _Columns(",", COLUMNS, 0)
+
+
+def _name(cell: str) -> str:
+    name = cell.casefold()
+    return "address" if re.sub("[^a-z]", "", name) in ADDRESS_NAMES else name
+
+
+def _import(table: Suppressions, lines: Iterator[str], columns: _Columns, told: _Told) -> _Result:
     result = _Result()
-    columns: Sequence[str] | None = None
     wishes: list[Suppress] = []
     for number, line in enumerate(lines, 1):
         try:
-            cells = next(csv.reader([line.rstrip("\r\n")], strict=True), [])
-            if columns is None and any(map(str.strip, cells)):
-                columns = _header(cells)
-                if columns is not None:
-                    continue
-                columns = COLUMNS
-            if any(map(str.strip, cells)):
-                wishes.append(_wish(dict(zip(columns or (), map(str.strip, cells), strict=False)), told))
+            if number != columns.named_by and any(cells := columns.cells(line)):
+                wishes.append(_wish(dict(zip(columns.names, cells, strict=False)), told))
         except (csv.Error, InvalidEmail, ValueError) as error:
-            result.bad.append(
-                {"line": number, "error": str(error), "text": line.strip()[:200].encode("utf-8", "replace").decode()}
-            )
+            said = line.strip()[:200].encode("utf-8", "replace").decode()
+            result.bad.append({"line": number, "error": shorten(str(error), ERROR_CHARS), "text": said})
         if len(wishes) == CHUNK:
             _write(table, wishes, told.now, result)
     _write(table, wishes, told.now, result)
@@ -126,22 +175,14 @@ def _write(table: Suppressions, wishes: list[Suppress], now: float, result: _Res
     wishes.clear()
 
 
-def _header(cells: Sequence[str]) -> list[str] | None:
-    """The names of the columns; None where the first line is no header but an address."""
-    names = [cell.strip().casefold() for cell in cells]
-    if not any(name in ADDRESS_NAMES for name in names):
-        return None
-    return ["address" if name in ADDRESS_NAMES else name for name in names]
-
-
 def _wish(cells: Mapping[str, str], told: _Told) -> Suppress:
     """Raises ValueError, InvalidEmail."""
-    cause = cells.get("cause") or told.cause.value
+    cause = (cells.get("cause") or told.cause.value).casefold()
     if cause not in set(SuppressionCause):
         raise ValueError(f"cause: {cause!r} is none (there are: {', '.join(SuppressionCause)})")
     until = cells.get("until")
     return Suppress(
-        Address.parse(cells.get("address", "")).folded,
+        address_of(cells.get("address", "")),
         SuppressionCause(cause),
         parse_scope(cells.get("scope") or told.scope),
         read_moment(until, "until", told.now).timestamp() if until else None,
@@ -165,17 +206,26 @@ def export(
     if file is None and call.output.as_json:
         raise WrongUsage("--json goes with a FILE; what is written to standard output is CSV")
     table = call.app.store.suppressions
-    with ExitStack() as held:
-        out = sys.stdout if file is None else held.enter_context(_opened(file, "w"))
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        written = 0
-        for each in tracked(every(table), table.count(), "export", quiet=file is None or call.output.as_json):
-            writer.writerow(_cells(each))
-            written += 1
     if file is None:
+        _export(sys.stdout, every(table))
         return None
+    try:
+        with file.open("w", encoding="utf-8", newline="") as out:
+            written = _export(out, tracked(every(table), table.count(), "export", quiet=call.output.as_json))
+    except OSError as error:
+        raise NotPossible(f"{file}: {error.strerror}") from None
     return Answer({"file": str(file), "exported": written}, [f"{count(written, 'suppression')} written to {file}."])
+
+
+def _export(out: IO[str], found: Iterator[Suppression]) -> int:
+    """How many were written."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    written = 0
+    for each in found:
+        writer.writerow(_cells(each))
+        written += 1
+    return written
 
 
 def every(table: Suppressions) -> Iterator[Suppression]:

@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-from posthouse.address import fold
+from posthouse.address import Address, fold
 from posthouse.config import Config
 from posthouse.core.events import Cause, Event, EventKind
 from posthouse.core.policy import Category
+from posthouse.errors import InvalidEmail
 
 
 class SuppressionCause(StrEnum):
@@ -118,6 +119,17 @@ def parse_scope(text: str) -> str:
     if found is not None and found["kind"] == "category" and found["name"] not in set(Category):
         raise ValueError(f"{found['name']!r} is no category (there are: {', '.join(Category)})")
     return scope
+
+
+def address_of(text: str) -> str:
+    """The one address that somebody wrote, folded. Raises InvalidEmail, also for what looks like a pattern.
+
+    By the letter `*@example.com` is an address; nobody has ever meant it.
+    """
+    folded = Address.parse(text).folded
+    if folded.startswith("*@"):
+        raise InvalidEmail("address", f"{folded!r}: there are no wildcards; a whole domain is never suppressed")
+    return folded
 
 
 @dataclass(frozen=True, slots=True)

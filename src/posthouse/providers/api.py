@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from posthouse.config import RouteSettings
 from posthouse.content import Content
@@ -34,6 +34,8 @@ from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.remaining import for_those_left
 from posthouse.providers.suppression_lists import ListCall, OpenLists, SuppressionLists
 from posthouse.providers.transport import ANSWER_BYTES_MAX, HttpAnswer, HttpFailure, HttpRequest, Transport
+
+T = TypeVar("T")
 
 Options = Mapping[str, Any]
 """What an email asks of this route alone: its own `options`, joined."""
@@ -282,24 +284,28 @@ class ApiProvider:
 
     async def _ask_log(self, question: LogQuestion) -> LogPage | TooMuch | Verdict:
         """One call of a log."""
-        headers = {"Content-Type": "application/json"} if question.body else {}
         method = "POST" if question.body else "GET"
-        verdict, answer = await self._call(method, question.url, headers, question.body, LOG_BYTES_MAX)
-        if answer is None:
-            return verdict
-        text = _text(answer)
-        page = question.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text))
-        return page or verdict
+        return await self._read_long(method, question.url, question.body, question.read)
 
     async def _ask_lists(self, call: ListCall[Any]) -> Any | Verdict:
         """One call of a suppression list."""
-        headers = {"Content-Type": "application/json"} if call.body else {}
-        verdict, answer = await self._call(call.method, call.url, headers, call.body, LOG_BYTES_MAX)
+        return await self._read_long(call.method, call.url, call.body, call.read)
+
+    async def _read_long(
+        self, method: str, url: str, body: bytes, read: Callable[[Answer, Any], T | None]
+    ) -> T | Verdict:
+        """One call whose answer is long: what `read` has of it, or why it told nothing."""
+        headers = {"Content-Type": "application/json"} if body else {}
+        verdict, answer = await self._call(method, url, headers, body, LOG_BYTES_MAX)
         if answer is None:
             return verdict
         text = _text(answer)
-        read = call.read(Answer(answer.status, text, answer.headers, answer.complete), read_json(text))
-        return verdict if read is None else read
+        document = read_json(text) if answer.complete else None
+        found = read(Answer(answer.status, text, answer.headers, answer.complete), document)
+        if found is None and answer.status // 100 == 2:
+            said = f"the answer is not as documented{verdict.text and ': '}{verdict.text}"
+            return replace(verdict, text=said)
+        return verdict if found is None else found
 
     async def _call(
         self,

@@ -87,6 +87,7 @@ class Suppressions:
     def pull(self, listed: Sequence[Listed], who: str, now: float) -> int:
         """Writes what a provider's list has and we lack; how many that is. Whom a person has taken off since is left
         alone."""
+        listed = [each for each in listed if _storable(fold(each.address))]
         addresses = {fold(each.address) for each in listed}
         with self._database.write() as connection:
             known: dict[str, list[Suppression]] = defaultdict(list)
@@ -242,6 +243,11 @@ _WISHED: Final = Batch(
 )
 
 
+def _storable(address: str) -> bool:
+    """Whether it can be stored as it is; cut or cleaned it would be somebody else's."""
+    return storable(address, ADDRESS_CHARS) == address
+
+
 def write_suppressions(
     connection: Connection, wishes: Sequence[Suppress], now: float, *, by_person: bool = False
 ) -> None:
@@ -251,10 +257,10 @@ def write_suppressions(
     """
     if not wishes:
         return
-    once = {(wish.address, wish.cause.value, wish.scope): wish for wish in wishes}
+    once = {(wish.address, wish.cause.value, wish.scope): wish for wish in wishes if _storable(wish.address)}
     rows = [
         (
-            storable(wish.address, ADDRESS_CHARS),
+            wish.address,
             wish.cause.value,
             wish.scope,
             wish.until,

@@ -117,9 +117,13 @@ class Backfill:
         """One stretch, taken in, as `Filled` counts; None where the log has too much. Raises LogFailed."""
         question: LogQuestion | None = opened.log.first(begin, end)
         told = new = 0
+        asked: set[tuple[str, bytes]] = set()
         for _ in range(PAGES_MAX):
             if question is None:
                 return told, new
+            if (question.url, question.body) in asked:
+                raise LogFailed("its pages lead in a circle")
+            asked.add((question.url, question.body))
             page = await self._ask(opened, question)
             if isinstance(page, TooMuch):
                 break

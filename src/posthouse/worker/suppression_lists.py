@@ -34,7 +34,11 @@ class Put:
 async def read_list(opened: OpenLists) -> AsyncIterator[Sequence[Listed]]:
     """All that is on it, page by page. Raises ListFailed."""
     call: ListCall[ListPage] | None = opened.lists.first
+    asked: set[tuple[str, bytes]] = set()
     while call is not None:
+        if (call.url, call.body) in asked:
+            raise ListFailed("its pages lead in a circle")
+        asked.add((call.url, call.body))
         page = await _ask(opened, call)
         if isinstance(page, Verdict):
             raise ListFailed(_said(page))
