@@ -311,6 +311,11 @@ def test_a_log_tells_what_the_webhooks_told_so_that_both_count_once(name: str) -
         bench.send(f"{recipient}@example.com")
     told = {event for event in bench.events(bench.due(MUCH_LATER_S)) if event.kind in LOGGED}
 
+    bench.provider = "resend"
+    bench.send("bounced@example.com")  # of another provider's messages it says nothing
+    bench.due(MUCH_LATER_S)
+    bench.provider = name
+
     assert {event.kind for event in told} == LOGGED
     found = [event for event in logged(bench) if event.kind in LOGGED]
     assert {(event.kind, event.provider_event_id) for event in found} == {

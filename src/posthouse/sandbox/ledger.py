@@ -70,9 +70,9 @@ class Acceptance:
     provider: str = ""  # whose form the call had; "" where it came over SMTP
     news: tuple[News, ...] = ()  # what has become of it, and what will
 
-    def news_by(self, now: float) -> list[News]:
-        """What has become of it so far."""
-        return [one for one in self.news if self.at + one.after_s <= now]
+    def news_by(self, now: float, provider: str) -> list[News]:
+        """What has become of it so far, for the log of this provider; nothing in that of another one."""
+        return [one for one in self.news if self.provider == provider and self.at + one.after_s <= now]
 
 
 class Ledger:

@@ -144,7 +144,10 @@ def _listed(listing: _Listing, one: Acceptance) -> Iterator[dict[str, Any]]:
     begin, end = _moment(query, "begin", "-inf"), _moment(query, "end", "inf")
     names = set(re.findall(r"\w+", query.get("event", "")))
     whom = query.get("recipient", "").casefold()
-    for event in [*map(partial(_taken, one), one.recipients), *(item(one, news) for news in one.news_by(listing.now))]:
+    for event in [
+        *map(partial(_taken, one), one.recipients),
+        *(item(one, news) for news in one.news_by(listing.now, "mailgun")),
+    ]:
         in_time = min(begin, end) <= event["timestamp"] <= max(begin, end)
         if in_time and (not names or event["event"] in names) and whom in ("", event["recipient"]):
             yield event

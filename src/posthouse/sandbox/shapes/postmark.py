@@ -135,7 +135,10 @@ def _bounces(request: Request) -> LookUp:
 
     def answer(found: Sequence[Acceptance]) -> Answer:
         bounces = [
-            _without_type(item(one, news)) for one in found for news in one.news_by(request.now) if news.kind in BOUNCES
+            _without_type(item(one, news))
+            for one in found
+            for news in one.news_by(request.now, "postmark")
+            if news.kind in BOUNCES
         ]
         return json_answer(200, {"TotalCount": len(bounces), "Bounces": bounces[offset : offset + count]})
 
@@ -168,7 +171,7 @@ _EVENT_TYPES: Final = {
 
 
 def _message_events(one: Acceptance, now: float) -> Iterator[dict[str, Any]]:
-    for news in one.news_by(now):
+    for news in one.news_by(now, "postmark"):
         said = {} if news.said is None else {"DeliveryMessage": news.said.line}
         yield {
             "Recipient": news.recipient,

@@ -198,7 +198,7 @@ def _entry(place: int, now: float, found: Sequence[Acceptance]) -> Answer:
     entry = _Entry(one, place).fields
     categories = listed((one.body or {}).get("tags"))
     whom = one.recipients[place]
-    events = [item(one, news) for news in one.news_by(now) if news.recipient == whom]
+    events = [item(one, news) for news in one.news_by(now, "sendgrid") if news.recipient == whom]
     return json_answer(200, {**entry, "categories": categories, "custom_args": metadata_of(one), "events": events})
 
 
