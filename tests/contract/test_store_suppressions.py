@@ -193,6 +193,16 @@ def test_news_that_came_early_counts_at_once_and_not_again_when_its_send_is_foun
     assert rows(bench) == []
 
 
+@pytest.mark.parametrize("recipient", ["a\x00da@example.com", "\ud800@example.com", "x" * 400 + "@example.com"])
+def test_news_of_an_address_that_no_database_stores_holds_up_no_other(bench: Bench, recipient: str) -> None:
+    told = [
+        Event(EventKind.BOUNCED, 1000.0, address, cause=Cause.NO_MAILBOX, hard=True)
+        for address in (recipient, "bob@example.com")
+    ]
+    assert bench.store.events.store("main", told, POLICIES, bench.now).new == 2
+    assert [each.address for each in bench.store.suppressions.find([], None, 10)] == ["bob@example.com"]
+
+
 def test_news_about_somebody_whom_the_email_was_not_for_suppresses_nobody(bench: Bench) -> None:
     bench.enqueue("k")
     bench.settle(report(bench.claim_one(), accepted("m-1"), bench.now))

@@ -238,6 +238,7 @@ ODD: Sequence[Any] = (
     "",
     "x" * 3000,
     "\ud800\x00",
+    "\ud800\x00@example.com",
     [],
     [None],
     {},

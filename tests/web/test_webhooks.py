@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from dataclasses import replace
 
 import pytest
@@ -171,6 +172,27 @@ async def test_a_call_that_is_cut_off_changes_nothing(caplog: pytest.LogCaptureF
         assert await reader.read() == b""
         assert (await stage.get("/healthz")).status == 200
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"POST /webhooks/resend HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ],
+    ids=["a length below nothing", "a very long address", "a handshake"],
+)
+async def test_what_is_no_http_is_refused_without_a_line_in_the_log(
+    said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running() as stage:
+        host, _, port = stage.server.url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(said)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
 # Whether it lives, and is ready

@@ -18,6 +18,7 @@ from posthouse.config import Config
 from posthouse.core.events import Cause, Event, EventKind
 from posthouse.core.policy import Category
 from posthouse.errors import InvalidEmail
+from posthouse.text import unstorable
 
 
 class SuppressionCause(StrEnum):
@@ -213,7 +214,7 @@ def what_follows(
     `who` is the route that told of it, `digest` what the news is kept under.
     """
     address = fold(event.recipient) or (about.recipients[0] if len(about.recipients) == 1 else "")
-    if "@" not in address or (about.recipients and address not in about.recipients):
+    if "@" not in address or unstorable(address) or (about.recipients and address not in about.recipients):
         return None
     if event.kind is EventKind.BOUNCED and after_bounce(event) is After.SUPPRESS:
         said = " ".join(part for part in (event.code, event.text) if part)

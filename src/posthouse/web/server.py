@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from posthouse.config import WebSettings
 from posthouse.core.policy import TypePolicy
@@ -59,7 +60,9 @@ class WebServer:
 async def serve(parts: WebParts) -> WebServer:
     """Listens where the settings say. Raises ConfigError where that is not possible."""
     settings = parts.settings
-    runner = web.AppRunner(application(parts), access_log=None, shutdown_timeout=settings.shutdown_grace)
+    runner = web.AppRunner(
+        application(parts), access_log=None, logger=http_log, shutdown_timeout=settings.shutdown_grace
+    )
     await runner.setup()
     try:
         await web.TCPSite(runner, settings.host, settings.port).start()
@@ -100,6 +103,18 @@ def application(parts: WebParts) -> web.Application:
     app.router.add_get("/healthz", _alive)
     app.router.add_get("/readyz", _Readiness(parts.store, access).answer)
     return app
+
+
+class _NoNews(logging.Filter):
+    """Leaves out what is no HTTP at all: it is answered 400, and anybody may say it as often as they like."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether anybody needs to know."""
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+http_log = logging.getLogger("posthouse.web.http")
+http_log.addFilter(_NoNews())
 
 
 async def _alive(_: web.Request) -> web.Response:
