@@ -6,10 +6,13 @@ import asyncio
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 
+from posthouse.core.suppression import Suppress, SuppressionCause
+from posthouse.email import Email
 from posthouse.worker import pace
 from posthouse.worker.alarm import AlarmSettings
 from tests.worker.stage import Stage, email, emails, play
@@ -72,6 +75,63 @@ def test_a_quota_holds_in_every_window_and_people_are_told_before_it_is_used_up(
         await stage.until_status(within_s=300, accepted=250)
         assert most_within(stage.calls_at(), 60) <= 100
         assert {row["attempts"] for row in stage.rows()} == {1}
+
+    play(scene)
+
+
+NO_SWEEP = {"sweep": "10m"}
+
+
+def expiring(stage: Stage, *numbers: int, after_s: float) -> list[Email]:
+    """Emails that end before their turn comes."""
+    expires = datetime.fromtimestamp(stage.now() + after_s, UTC)
+    return [email(number, expires=expires) for number in numbers]
+
+
+def test_what_has_expired_when_its_turn_comes_takes_no_turn_from_what_has_not() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure({"main": {"rate": "6/min"}}, worker=NO_SWEEP)
+        stage.enqueue(email(1), *expiring(stage, *range(2, 12), after_s=5), email(12))
+        stage.worker()
+        took = await stage.until_status(accepted=2, expired=10)
+        assert took < 15
+
+    play(scene)
+
+
+def test_what_has_expired_when_its_turn_comes_takes_nothing_of_a_quota() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure({"main": {"quota": "3/min"}}, worker=NO_SWEEP)
+        stage.enqueue(*emails(3), *expiring(stage, *range(10, 20), after_s=5), *(email(n) for n in (20, 21, 22)))
+        stage.worker()
+        took = await stage.until_status(within_s=200, accepted=6, expired=10)
+        assert took < 80
+
+    play(scene)
+
+
+def test_what_nobody_may_get_takes_nothing_of_a_quota() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure({"main": {"quota": "3/min"}})
+        stage.enqueue(*(email(n, to=f"gone-{n}@example.com") for n in range(3)), email(4))
+        gone = [Suppress(f"gone-{n}@example.com", SuppressionCause.MANUAL) for n in range(3)]
+        stage.store.suppressions.add(gone, stage.now())
+        stage.worker()
+        await stage.until_status(within_s=10, accepted=1, suppressed=3)
+
+    play(scene)
+
+
+def test_what_cannot_be_rendered_takes_nothing_of_a_quota() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sandbox("main")
+        stage.configure({"main": {"quota": "3/min"}})
+        stage.enqueue(*(Email(key=f"bad-{n}", to="ada@example.com", template="missing") for n in range(3)), email(4))
+        stage.worker()
+        await stage.until_status(within_s=10, accepted=1, failed=3)
 
     play(scene)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 GRAIN_S: Final = 1e-6
@@ -72,6 +72,10 @@ class Reservation:
     def start_at(self, place: int) -> float:
         """When the slot at `place`, from 0 on, may be used; a time that has passed means at once."""
         return self.first_at + place * self.interval_s
+
+    def without(self, unused: int) -> Reservation:
+        """The reservation when its last slots have been given back."""
+        return replace(self, granted=self.granted - unused, tat=self.tat - unused * self.interval_s)
 
     @property
     def next_at(self) -> float:

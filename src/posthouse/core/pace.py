@@ -57,6 +57,11 @@ class Permit:
         """When the send at `place`, from 0 on, may start; never before the leave for it, whatever burst is allowed."""
         return max([self.taken_at, *(reservation.start_at(place) for reservation in self.reservations)])
 
+    def up_to(self, place: int) -> Permit:
+        """The permit as if what is after `place` had been given back."""
+        after = self.count - 1 - place
+        return replace(self, count=place + 1, reservations=tuple(one.without(after) for one in self.reservations))
+
     @property
     def starts(self) -> list[float]:
         """When each of them may start."""

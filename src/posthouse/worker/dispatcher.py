@@ -189,15 +189,15 @@ class Dispatcher:
     async def _claim(self, part: Share, plan: RoutePlan) -> int:
         """Claims what there is leave for, and starts it; how much it was."""
         leave = await self._pace.ask(part.lane, plan.first, part.count)
-        if leave.count < part.count:
-            self._rest(part.lane, min(leave.next_at, self._now() + PACED_WAIT_MAX_S))
         claimed = await self._claimed(part.lane, leave.count, plan) if leave.count else ()
-        paced = 0
+        paced, now = 0, self._now()
         for send in claimed:
-            on_plan = send.state.route == plan.first
-            self._starter.start(send, leave.slot(paced) if on_plan else None)
-            paced += on_plan
+            goes = send.state.route == plan.first and send.state.expires_at > now
+            self._starter.start(send, leave.slot(paced) if goes else None)
+            paced += goes
         await self._pace.give_back(leave, leave.count - paced)
+        if paced == leave.count < part.count:
+            self._rest(part.lane, min(leave.next_at, self._now() + PACED_WAIT_MAX_S))
         if claimed:
             await asyncio.sleep(0)  # each takes its slot now, so that the next claim counts what is really free
         return len(claimed)

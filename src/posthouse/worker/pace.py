@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,7 @@ class Slot:
     limits: tuple[Limit, ...] = ()
     start_at: float = 0.0  # 0.0: at once
     next_at: float | None = None  # where there is no leave: when to ask again
+    permit: Permit | None = None  # where there is: what it is the last send of
 
 
 FREE: Final = Slot()
@@ -44,7 +46,9 @@ class Leave:
 
     def slot(self, place: int) -> Slot:
         """The leave of the send at `place`, from 0 on."""
-        return FREE if self.permit is None else Slot(self.limits, self.permit.start_at(place))
+        if self.permit is None:
+            return FREE
+        return Slot(self.limits, self.permit.start_at(place), permit=self.permit.up_to(place))
 
 
 class Pace:
@@ -78,12 +82,17 @@ class Pace:
 
     async def give_back(self, leave: Leave, unused: int) -> None:
         """Takes back the last `unused` of a leave. What can't be given back is lost, which is the safe side."""
-        if leave.permit is None or unused <= 0:
-            return
-        try:
-            await self._access.run(self._pacing.give_back, leave.limits, leave.permit, unused)
-        except DatabaseUnavailable:
-            return
+        if leave.permit is not None and unused > 0:
+            await self._return(leave.limits, leave.permit, unused)
+
+    async def give_back_slot(self, slot: Slot) -> None:
+        """Takes back leave that no call began with. Of a rate it is lost where somebody has leave for later."""
+        if slot.permit is not None:
+            await self._return(slot.limits, slot.permit, 1)
+
+    async def _return(self, limits: tuple[Limit, ...], permit: Permit, unused: int) -> None:
+        with suppress(DatabaseUnavailable):
+            await self._access.run(self._pacing.give_back, limits, permit, unused)
 
     async def ask_one(self, lane: str, route: str) -> Slot:
         """Leave for one send. Raises DatabaseUnavailable."""

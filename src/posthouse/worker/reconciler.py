@@ -148,6 +148,7 @@ class Reconciler:
                 if again_at is None and not await self._check.is_clear(state.type, content):
                     again_at = self._now() + BUSY_WAIT_S
                 if again_at is not None:
+                    await self._pace.give_back_slot(slot)
                     self._report(state, partial(waited, at=again_at, reason=chosen.reason))
                     return
                 await self._caller.call(facts.name, Call(taken, message, Via.REPLAY, nobody_waits))

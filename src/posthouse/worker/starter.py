@@ -86,14 +86,23 @@ class Starter:
         task.add_done_callback(self.tasks.discard)
 
     async def _dispatch(self, claimed: ClaimedSend, slot: Slot | None) -> None:
-        """From a claim to a call, or to the reason why there is none."""
+        """From a claim to a call, or to the reason why there is none. Leave that no call needed is given back."""
+        route = await self._go(claimed, slot)
+        if slot is not None and route != claimed.state.route:
+            await self._pace.give_back_slot(slot)
+
+    async def _go(self, claimed: ClaimedSend, slot: Slot | None) -> str | None:
+        """The route of the send's call, after that; None where there was a reason to make none."""
         async with AsyncExitStack() as held:  # until the call has ended
             prepared = await self._unless_in_vain(claimed, self._prepare(claimed, slot, held))
-            if prepared is None or await self._batches.made(*prepared):
-                return
+            if prepared is None:
+                return None
             batch, call = prepared
+            if await self._batches.made(batch, call):
+                return batch.route
             if await self._unless_in_vain(claimed, self._may_go_by_itself(batch.route, call)):
                 await self._caller.call(batch.route, call)
+            return batch.route
 
     async def _unless_in_vain(self, claimed: ClaimedSend, preparing: Coroutine[Any, Any, Ready]) -> Ready | None:
         """What was prepared for a call; None where it could not be, and then that is settled."""
