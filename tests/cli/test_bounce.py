@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from posthouse.cli.init import STARTER
-from posthouse.inlet.messages import Inlet
+from posthouse.errors import DatabaseUnavailable
+from posthouse.inlet.messages import Inlet, Taken
 from posthouse.store.database import Database
 from posthouse.store.schema import events, quarantine
 from tests.cli.conftest import Shell, free_port
@@ -119,7 +121,18 @@ def test_news_of_a_send_that_nobody_knows_is_kept_under_the_route_that_is_named(
 # A mailbox.
 
 
-def test_all_that_is_unread_in_a_mailbox_is_taken_in(empty_shell: Shell) -> None:
+def away_from_the_second_on() -> Callable[..., Taken]:
+    take, calls = Inlet.take, count()
+
+    def took(self: Inlet, content: bytes, **given: Any) -> Taken:
+        if next(calls):
+            raise DatabaseUnavailable("the database is gone")
+        return take(self, content, **given)
+
+    return took
+
+
+def test_all_that_is_unread_in_a_mailbox_is_taken_in(empty_shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     with own_dovecot() as dovecot:
         empty_shell.configure(
             f"""
@@ -142,7 +155,23 @@ def test_all_that_is_unread_in_a_mailbox_is_taken_in(empty_shell: Shell) -> None
             "kept for a person to look at: neither a report nor a bounce of a known shape",
             "2 messages read from bounces.",
         ]
-        assert empty_shell.json("bounce", "--mailbox", "bounces") == {"mailbox": "bounces", "messages": []}
+        dovecot.put("3", report(GONE))
+        dovecot.put("4", report(GONE))
+        with monkeypatch.context() as patch:
+            patch.setattr(Inlet, "take", away_from_the_second_on())
+            ended = empty_shell.run("bounce", "--mailbox", "bounces")
+        assert ended.code == 75
+        assert ended.out.splitlines() == [
+            "report, known before: bounced bob@example.com (no_mailbox, 550 5.1.1, for good)",
+            "1 message read from bounces.",
+            "It ended there: the database is gone. The next run goes on.",
+        ]
+        assert len(empty_shell.json("bounce", "--mailbox", "bounces")["messages"]) == 1
+        assert empty_shell.json("bounce", "--mailbox", "bounces") == {
+            "mailbox": "bounces",
+            "messages": [],
+            "error": None,
+        }
     assert "can't be read" in empty_shell.json("bounce", "--mailbox", "bounces", code=75)["error"]
 
 

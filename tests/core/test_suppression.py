@@ -196,6 +196,13 @@ def test_folding_takes_whatever_a_provider_says_and_folding_again_changes_nothin
     assert fold(once) == once
 
 
+@pytest.mark.parametrize(("code", "text"), [("550 5.1.1", "No such user."), ("550 5.1.1", "550 5.1.1 No such user.")])
+def test_the_reply_code_stands_once_in_what_the_receiver_said(code: str, text: str) -> None:
+    made = follows(bounce(code=code, text=text))
+    assert made is not None
+    assert made.reason == "550 5.1.1 No such user."
+
+
 def test_the_reason_is_one_sentence_with_the_way_out() -> None:
     complaint = suppression(SuppressionCause.COMPLAINT, "category marketing", reason="about newsletter mail")
     assert why_not({"Ada@example.com": complaint}) == (

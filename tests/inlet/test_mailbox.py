@@ -107,10 +107,30 @@ def test_what_could_not_be_written_down_stays_unread(
     assert passed(app_of(tmp_path, moving)) == ["report"]
 
 
+def test_a_message_that_we_stumble_over_stays_unread_and_holds_up_no_other(
+    tmp_path: Path, moving: Dovecot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    take = Inlet.take
+
+    def stumble(self: Inlet, content: bytes, **given: Any) -> Any:
+        if b"lunch" in content:
+            raise RuntimeError("a fault of ours")
+        return take(self, content, **given)
+
+    monkeypatch.setattr(Inlet, "take", stumble)
+    moving.put("1", NOTE)
+    moving.put("2", BOUNCE)
+    with pytest.raises(MailboxUnavailable, match="1 unread for a fault in Posthouse"):
+        passed(app_of(tmp_path, moving))
+    assert moving.messages() == {"lunch": "", "Undelivered Mail": "S"}
+    assert "a fault of ours" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"password": "wrong"}, "Authentication failed"),
+        ({"password": "file:/dev/null"}, "Authentication failed"),
         ({"folder": "Nowhere"}, "Nowhere"),
         ({"move_to": "Nowhere"}, "Nowhere"),
         ({"ca_file": None}, "certificate"),

@@ -8,12 +8,13 @@ from typing import Annotated, BinaryIO, Final
 
 import typer
 
-from posthouse.cli.failures import TryAgain, WrongUsage
+from posthouse.cli.failures import Exit, TryAgain, WrongUsage
 from posthouse.cli.invocation import Invocation
 from posthouse.cli.output import Answer, Json, count
+from posthouse.cli.progress import moving
 from posthouse.config import Config
 from posthouse.core.events import Event
-from posthouse.errors import PosthouseError
+from posthouse.errors import DatabaseUnavailable, MailboxUnavailable, PosthouseError
 from posthouse.inlet.messages import Taken
 from posthouse.returned.parts import READ_BYTES_MAX
 
@@ -58,9 +59,21 @@ def bounce(
 
 
 def _emptied(call: Invocation, mailbox: str) -> Answer:
-    taken = list(call.app.read_mailbox(mailbox))
+    taken: list[Taken] = []
+    error = ""
+    with moving(f"mailbox {mailbox}", quiet=call.output.as_json) as moved:
+        try:
+            for one in call.app.read_mailbox(mailbox):
+                taken.append(one)
+                moved(len(taken), len(taken))
+        except (DatabaseUnavailable, MailboxUnavailable) as failed:
+            if not taken:
+                raise
+            error = str(failed)
     said = [*map(told, taken), f"{count(len(taken), 'message')} read from {mailbox}."]
-    return Answer({"mailbox": mailbox, "messages": [_document(one) for one in taken]}, said)
+    said += [f"It ended there: {error}. The next run goes on."] if error else []
+    document: Json = {"mailbox": mailbox, "messages": [_document(one) for one in taken], "error": error or None}
+    return Answer(document, said, Exit.TRY_AGAIN if error else Exit.OK)
 
 
 def _bounded(stream: BinaryIO) -> bytes:

@@ -217,7 +217,7 @@ def what_follows(
     if "@" not in address or unstorable(address) or (about.recipients and address not in about.recipients):
         return None
     if event.kind is EventKind.BOUNCED and after_bounce(event) is After.SUPPRESS:
-        said = " ".join(part for part in (event.code, event.text) if part)
+        said = event.text if event.text.startswith(event.code) else f"{event.code} {event.text}".strip()
         return policy.hard_bounce(address, said, who, now, digest)
     of_type = f"about {about.type} mail" if about.type else ""
     if event.kind is EventKind.COMPLAINED:

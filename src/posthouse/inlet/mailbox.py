@@ -6,6 +6,7 @@ Nothing is ever deleted but what was copied elsewhere before, and no message but
 from __future__ import annotations
 
 import imaplib
+import logging
 import re
 import ssl
 from collections.abc import Iterator
@@ -13,23 +14,38 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from posthouse.config import MailboxSettings
-from posthouse.errors import ConfigError, MailboxUnavailable
+from posthouse.errors import ConfigError, MailboxUnavailable, PosthouseError
 from posthouse.inlet.messages import Inlet, Taken
 from posthouse.returned.parts import READ_BYTES_MAX
+
+log = logging.getLogger("posthouse.inlet")
 
 _PORTS: Final = {"tls": 993, "starttls": 143}
 
 
 def read_mailbox(place: str, settings: MailboxSettings, inlet: Inlet) -> Iterator[Taken]:
-    """Takes in what is unread, one by one. Raises ConfigError, MailboxUnavailable, and what `Inlet.take` raises."""
+    """Takes in what is unread, one by one; a message that we stumble over stays unread, and holds up no other.
+
+    Raises ConfigError, MailboxUnavailable, DatabaseUnavailable.
+    """
+    left = 0
     with _opened(place, settings) as mailbox:
         for uid in mailbox.unread():
             content = mailbox.content(uid)
             if content is None:  # somebody else has taken it away
                 continue
-            taken = inlet.take(content, route=settings.route)
+            try:
+                taken = inlet.take(content, route=settings.route)
+            except PosthouseError:
+                raise
+            except Exception:
+                log.exception("%s: the message with the UID %s could not be kept, and stays unread", place, uid)
+                left += 1
+                continue
             mailbox.done(uid, understood=not taken.quarantined)
             yield taken
+    if left:
+        raise MailboxUnavailable(f"{place}: {left} unread for a fault in Posthouse: see the log")
 
 
 class _Mailbox:
@@ -83,7 +99,7 @@ def _opened(place: str, settings: MailboxSettings) -> Iterator[_Mailbox]:
             with suppress(imaplib.IMAP4.error, OSError):
                 connection.logout()
     except (imaplib.IMAP4.error, OSError) as error:
-        said = re.sub(r"\s+", " ", str(error).replace(password, "***"))
+        said = re.sub(r"\s+", " ", str(error).replace(password, "***") if password else str(error))
         raise MailboxUnavailable(f"{place}: {settings.host} can't be read: {said}") from None
 
 

@@ -74,7 +74,8 @@ async def serve(parts: WebParts) -> WebServer:
     server = WebServer(runner, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
     log.info("serves at %s", server.url)
     if not parts.webhooks:
-        log.warning("no route has webhook_secrets (or webhook_topics), so no webhooks are taken")
+        level = logging.INFO if parts.unsubscribe_secrets else logging.WARNING  # then it is here for something
+        log.log(level, "no route has webhook_secrets (or webhook_topics), so no webhooks are taken")
     for name in parts.webhooks:
         log.info("webhooks of %s: %s%s", name, (settings.public_url or server.url).rstrip("/"), path_of(name))
     if parts.unsubscribe_secrets and settings.public_url:
