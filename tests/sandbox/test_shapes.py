@@ -505,7 +505,12 @@ def test_mailgun_s_list_goes_on_until_a_page_is_empty(bench: Bench) -> None:
 
     assert sorted(who for page in pages for who in page) == ["ada", "bob", "cem"]
     assert [len(page) for page in pages] == [2, 1, 0]
-    assert call(bench, "/v3/shop.example/events/nonsense", method="GET").status == 400
+    for page in ("nonsense", *(in_base64(octets) for octets in (b"5", b"{}", b"[5, 5]", b'[{}, "x"]'))):
+        assert call(bench, f"/v3/shop.example/events/{page}", method="GET").status == 400
+
+
+def test_mailgun_refuses_a_time_that_is_none_whatever_it_has(bench: Bench) -> None:
+    assert call(bench, "/v3/shop.example/events?begin=yesterday", method="GET").status == 400
     assert call(bench, "/v3/shop.example/events?begin=soon", method="GET").status == 400
 
 

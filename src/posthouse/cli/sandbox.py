@@ -131,7 +131,7 @@ def _shown(started: StartedSandbox, settings: SandboxSettings) -> Answer:
     lines += [f"  mail caught   {url}/", f"  email API     {url}{SEND_PATH}", f"  truth         {url}/_sandbox/stats"]
     lines += [f"  SMTP          {one}" for one in smtp]
     for provider, facts in started.webhooks.items():
-        address, (setting, value) = facts["url"], next(one for one in facts.items() if one[0] != "url")
+        (_, address), (setting, value) = facts.items()
         lines += [f"  tells         {address} as {provider}", f'                its route has {setting} = ["{value}"]']
     lines += [f"  fault         {text}" for text in faults] or ["  no faults     try --fault 503:share=0.2"]
     known: dict[str, object] = {"url": url, **({"smtp": smtp} if smtp else {}), "seed": started.seed, "faults": faults}

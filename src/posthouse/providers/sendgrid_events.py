@@ -20,7 +20,7 @@ from posthouse.errors import ConfigError
 from posthouse.providers.answer_paths import as_id, at, id_at
 from posthouse.providers.api_settings import ApiSettings
 from posthouse.providers.placeholders import OUR_ID
-from posthouse.providers.webhook import Genuine, Meaning, Refused, Webhook, WebhookCall
+from posthouse.providers.webhook import NEEDS_CRYPTOGRAPHY, Genuine, Meaning, Refused, Webhook, WebhookCall
 from posthouse.providers.webhook_fields import address_at, code_in, meant_by, moment_at, text_at
 from posthouse.providers.webhook_settings import Tolerance, WebhookSecrets
 from posthouse.providers.webhook_times import stale
@@ -111,7 +111,7 @@ def public_key(text: str) -> EllipticCurvePublicKey:
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
         from cryptography.hazmat.primitives.serialization import load_der_public_key
     except ImportError:
-        raise ConfigError("", "needs the package cryptography: pip install 'posthouse[webhooks]'") from None
+        raise ConfigError("", NEEDS_CRYPTOGRAPHY) from None
     encoded = "".join(line for line in text.splitlines() if not line.startswith("-----"))
     try:
         key = load_der_public_key(base64.b64decode(encoded, validate=True))

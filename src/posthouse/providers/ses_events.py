@@ -23,6 +23,7 @@ from posthouse.providers.answer_paths import as_id, at, id_at
 from posthouse.providers.api_settings import CallSettings, UrlValue
 from posthouse.providers.placeholders import OUR_ID
 from posthouse.providers.webhook import (
+    NEEDS_CRYPTOGRAPHY,
     CertificateNeeded,
     Genuine,
     Meaning,
@@ -74,7 +75,7 @@ def _topic(text: str) -> str:
     try:
         import cryptography  # noqa: F401 - an extra, which only those need who verify
     except ImportError:
-        raise ConfigError("", "needs the package cryptography: pip install 'posthouse[webhooks]'") from None
+        raise ConfigError("", NEEDS_CRYPTOGRAPHY) from None
     if not text.startswith("arn:"):
         raise ConfigError("", "one of them is no ARN of an SNS topic, such as arn:aws:sns:eu-west-1:1234:mail")
     return text

@@ -17,6 +17,9 @@ from posthouse.core.events import Cause, Event, EventKind
 from posthouse.core.http_rules import read_json
 from posthouse.setting_values import Secret
 
+NEEDS_CRYPTOGRAPHY: Final = "needs the package cryptography: pip install 'posthouse[webhooks]'"
+"""Why a secret can't be read without that extra."""
+
 TRY_AGAIN: Final = 503
 """What most providers take for: not now, send it again."""
 

@@ -203,7 +203,7 @@ def _acceptance_shown(acceptance: Acceptance) -> dict[str, Any]:
         "recipients": acceptance.recipients,
         "subject": acceptance.subject,
         "news": [
-            {"kind": one.kind, "recipient": one.recipient, "at": acceptance.at + one.after_s} for one in acceptance.news
+            {"kind": one.kind, "recipient": one.recipient, "at": acceptance.happened_at(one)} for one in acceptance.news
         ],
         "content_hash": acceptance.content_hash,
         "envelope_sender": acceptance.envelope_sender,

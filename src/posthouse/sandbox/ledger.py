@@ -70,9 +70,13 @@ class Acceptance:
     provider: str = ""  # whose form the call had; "" where it came over SMTP
     news: tuple[News, ...] = ()  # what has become of it, and what will
 
+    def happened_at(self, news: News) -> float:
+        """When a piece of its news happened, or will, in seconds since 1970."""
+        return self.at + news.after_s
+
     def news_by(self, now: float, provider: str) -> list[News]:
         """What has become of it so far, for the log of this provider; nothing in that of another one."""
-        return [one for one in self.news if self.provider == provider and self.at + one.after_s <= now]
+        return [one for one in self.news if self.provider == provider and self.happened_at(one) <= now]
 
 
 class Ledger:

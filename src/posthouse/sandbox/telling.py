@@ -44,9 +44,8 @@ class Teller:
     items_max: int = 1  # in one call
     final: Collection[int] = ()  # answers after which it doesn't repeat a call, though they are no success
     greeting: Callable[[Occasion], WebhookCall] | None = None  # comes before all others
-    pages: Mapping[str, Callable[[str], bytes]] = field(
-        default_factory=dict
-    )  # what stands at paths of the sandbox, by its secret
+    pages: Mapping[str, Callable[[str], bytes]] = field(default_factory=dict)
+    """What its calls refer to: what stands at a path of the sandbox, by the sandbox's secret."""
 
 
 def derived(secret: str, purpose: str) -> bytes:
@@ -57,8 +56,3 @@ def derived(secret: str, purpose: str) -> bytes:
 def event_id(acceptance: Acceptance, news: News) -> str:
     """The sandbox's own name for a piece of news."""
     return f"{acceptance.message_id.partition('@')[0]}-{news.number}"
-
-
-def told_at(acceptance: Acceptance, news: News) -> float:
-    """When it happened, in seconds since 1970."""
-    return acceptance.at + news.after_s

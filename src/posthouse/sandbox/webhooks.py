@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
+from itertools import filterfalse, groupby
 from typing import Final
 
 from posthouse.sandbox.faults import Action, Call, CallKind, Fault
@@ -47,14 +47,17 @@ class Address:
 class Telling:
     """One piece of news on its way. `tries` have failed."""
 
-    due_at: float
-    provider: str
     acceptance: Acceptance
     news: News
     tries: int = 0
     drawn: bool = False  # whether chance has had its say
     waits_for_another: bool = False
     forged: bool = False
+
+    @property
+    def provider(self) -> str:
+        """Whose words it is told in."""
+        return self.acceptance.provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +134,12 @@ class Webhooks:
     def tell(self, acceptance: Acceptance, news: News) -> None:
         """One piece of news, when its time comes."""
         if acceptance.provider in self.addresses:
-            self._push(Telling(acceptance.at + news.after_s, acceptance.provider, acceptance, news))
+            self._push(Telling(acceptance, news), acceptance.happened_at(news))
 
     def due(self, now: float) -> list[Due]:
         """The calls to be made now. Each has to be `answered`."""
         found = list(self._due_tellings(now))
-        if found and any(not one.waits_for_another for one in found):
-            found += self._overtaken({one.provider for one in found})
+        found += self._overtaken({one.provider for one in found if not one.waits_for_another})
         calls = [call for one in self._by_call(found) if (call := self._call(one, now)) is not None]
         greetings = [greeting for call in calls if (greeting := self._greeting(call, now)) is not None]
         self._under_way += sum(len(call.tellings) for call in calls)
@@ -156,12 +158,12 @@ class Webhooks:
                 self._record(one, TellingResult.GIVEN_UP, now, status)
             else:
                 self._record(one, TellingResult.FAILED, now, status)
-                self._push(replace(one, due_at=now + REPEATS_S[one.tries], tries=one.tries + 1))
+                self._push(replace(one, tries=one.tries + 1), now + REPEATS_S[one.tries])
 
     # What is due.
 
-    def _push(self, telling: Telling) -> None:
-        heapq.heappush(self._waiting, (telling.due_at, next(self._numbers), telling))
+    def _push(self, telling: Telling, due_at: float) -> None:
+        heapq.heappush(self._waiting, (due_at, next(self._numbers), telling))
 
     def _due_tellings(self, now: float) -> Iterator[Telling]:
         while self._waiting and self._waiting[0][0] <= now:
@@ -175,25 +177,29 @@ class Webhooks:
         action = None if fault is None else fault.effect.action
         drawn = replace(one, drawn=True)
         if fault is not None and action is Action.SLOW:
-            self._push(replace(drawn, due_at=now + fault.effect.delay_s))
+            self._push(drawn, now + fault.effect.delay_s)
         elif action is Action.SWAPPED:
-            self._push(replace(drawn, due_at=now + SWAPPED_S, waits_for_another=True))
+            self._push(replace(drawn, waits_for_another=True), now + SWAPPED_S)
         elif action is Action.LOST:
             self._record(one, TellingResult.LOST, now, None)
         elif action is Action.TWICE:
-            self._push(replace(drawn, due_at=now + AGAIN_S))
+            self._push(drawn, now + AGAIN_S)
         elif action is Action.FORGED:
-            untruth = News(one.news.number, NewsKind.COMPLAINED, one.news.recipient, one.news.after_s)
-            self._push(replace(drawn, due_at=now, news=untruth, forged=True))
+            untruth = replace(one.news, kind=NewsKind.COMPLAINED)
+            self._push(replace(drawn, news=untruth, forged=True), now)
         return action not in (Action.SLOW, Action.SWAPPED, Action.LOST)
 
     def _overtaken(self, providers: set[str]) -> list[Telling]:
         """What has waited for another call of its provider: it comes right behind."""
-        found = [item for item in self._waiting if item[-1].waits_for_another and item[-1].provider in providers]
-        for item in found:
-            self._waiting.remove(item)
-        heapq.heapify(self._waiting)
-        return [one for _, _, one in sorted(found)]
+
+        def comes_now(waiting: tuple[float, int, Telling]) -> bool:
+            return waiting[-1].waits_for_another and waiting[-1].provider in providers
+
+        found = sorted(filter(comes_now, self._waiting)) if providers else []
+        if found:
+            self._waiting = list(filterfalse(comes_now, self._waiting))
+            heapq.heapify(self._waiting)
+        return [one for _, _, one in found]
 
     def _by_call(self, tellings: Sequence[Telling]) -> Iterator[Sequence[Telling]]:
         """Those that share a call, as far as their provider puts several into one."""

@@ -25,6 +25,7 @@ from posthouse.store.store import Store
 from posthouse.store.threads import StoreExecutor
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.pulse import Pulse
+from posthouse.worker.trail import CIRCLE, Trail
 
 FIRST_S: Final = 86_400.0
 """So far back a log is read that was never read before."""
@@ -117,13 +118,12 @@ class Backfill:
         """One stretch, taken in, as `Filled` counts; None where the log has too much. Raises LogFailed."""
         question: LogQuestion | None = opened.log.first(begin, end)
         told = new = 0
-        asked: set[tuple[str, bytes]] = set()
+        trail = Trail()
         for _ in range(PAGES_MAX):
             if question is None:
                 return told, new
-            if (question.url, question.body) in asked:
-                raise LogFailed("its pages lead in a circle")
-            asked.add((question.url, question.body))
+            if trail.comes_back(question):
+                raise LogFailed(CIRCLE)
             page = await self._ask(opened, question)
             if isinstance(page, TooMuch):
                 break

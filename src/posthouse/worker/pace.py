@@ -28,7 +28,8 @@ class Slot:
     limits: tuple[Limit, ...] = ()
     start_at: float = 0.0  # 0.0: at once
     next_at: float | None = None  # where there is no leave: when to ask again
-    permit: Permit | None = None  # where there is: what it is the last send of
+    permit: Permit | None = None  # where there is, of how many it is
+    place: int = 0  # among them, from 0 on
 
 
 FREE: Final = Slot()
@@ -48,7 +49,7 @@ class Leave:
         """The leave of the send at `place`, from 0 on."""
         if self.permit is None:
             return FREE
-        return Slot(self.limits, self.permit.start_at(place), permit=self.permit.up_to(place))
+        return Slot(self.limits, self.permit.start_at(place), permit=self.permit, place=place)
 
 
 class Pace:
@@ -88,7 +89,7 @@ class Pace:
     async def give_back_slot(self, slot: Slot) -> None:
         """Takes back leave that no call began with. Of a rate it is lost where somebody has leave for later."""
         if slot.permit is not None:
-            await self._return(slot.limits, slot.permit, 1)
+            await self._return(slot.limits, slot.permit.up_to(slot.place), 1)
 
     async def _return(self, limits: tuple[Limit, ...], permit: Permit, unused: int) -> None:
         with suppress(DatabaseUnavailable):

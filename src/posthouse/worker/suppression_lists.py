@@ -12,6 +12,7 @@ from posthouse.core.provider_lists import Listed
 from posthouse.core.suppression import SuppressionCause
 from posthouse.providers.port import Provider
 from posthouse.providers.suppression_lists import ListCall, ListPage, OpenLists
+from posthouse.worker.trail import CIRCLE, Trail
 
 T = TypeVar("T")
 
@@ -34,11 +35,10 @@ class Put:
 async def read_list(opened: OpenLists) -> AsyncIterator[Sequence[Listed]]:
     """All that is on it, page by page. Raises ListFailed."""
     call: ListCall[ListPage] | None = opened.lists.first
-    asked: set[tuple[str, bytes]] = set()
+    trail = Trail()
     while call is not None:
-        if (call.url, call.body) in asked:
-            raise ListFailed("its pages lead in a circle")
-        asked.add((call.url, call.body))
+        if trail.comes_back(call):
+            raise ListFailed(CIRCLE)
         page = await _ask(opened, call)
         if isinstance(page, Verdict):
             raise ListFailed(_said(page))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Final
@@ -108,21 +108,38 @@ class _Listing:
     """What is asked for. A list has a next page, until one is empty."""
 
     query: Mapping[str, str]
+    begin: float
+    end: float
+    names: Collection[str]  # of the events; none for all
     now: float
     address: str  # of the pages
-    offset: int = 0
+    offset: int
 
 
 def _events(request: Request) -> LookUp:
-    address = f"http://{request.headers.get('host', '')}/v3/{request.within['domain']}/events/"
-    listing = _Listing(request.query, request.now, address)
-    if (page := request.within.get("page")) is not None:
-        try:
-            query, offset = json.loads(base64.urlsafe_b64decode(page))
-        except ValueError:
-            raise Misfit("invalid_parameter", "there is no such page", "page") from None
-        listing = replace(listing, query=query, offset=offset)
+    query, offset = _page_asked(request.within["page"]) if "page" in request.within else (request.query, 0)
+    begin, end = _moment(query, "begin", "-inf"), _moment(query, "end", "inf")
+    listing = _Listing(
+        query,
+        min(begin, end),
+        max(begin, end),
+        set(re.findall(r"\w+", query.get("event", ""))),
+        request.now,
+        f"http://{request.headers.get('host', '')}/v3/{request.within['domain']}/events/",
+        offset,
+    )
     return LookUp(partial(_among, listing), partial(_page, listing))
+
+
+def _page_asked(name: str) -> tuple[Mapping[str, str], int]:
+    """What was asked for on the page before, and where this one begins. Raises Misfit."""
+    try:
+        query, offset = json.loads(base64.urlsafe_b64decode(name))
+    except (ValueError, TypeError):
+        query = offset = None
+    if not isinstance(query, dict) or not isinstance(offset, int):
+        raise Misfit("invalid_parameter", "there is no such page", "page")
+    return query, offset
 
 
 def _among(listing: _Listing, ledger: Ledger) -> Iterable[Acceptance]:
@@ -140,16 +157,11 @@ def _among(listing: _Listing, ledger: Ledger) -> Iterable[Acceptance]:
 
 def _listed(listing: _Listing, one: Acceptance) -> Iterator[dict[str, Any]]:
     """Its events that are asked for."""
-    query = listing.query
-    begin, end = _moment(query, "begin", "-inf"), _moment(query, "end", "inf")
-    names = set(re.findall(r"\w+", query.get("event", "")))
-    whom = query.get("recipient", "").casefold()
-    for event in [
-        *map(partial(_taken, one), one.recipients),
-        *(item(one, news) for news in one.news_by(listing.now, "mailgun")),
-    ]:
-        in_time = min(begin, end) <= event["timestamp"] <= max(begin, end)
-        if in_time and (not names or event["event"] in names) and whom in ("", event["recipient"]):
+    whom = listing.query.get("recipient", "").casefold()
+    told = [item(one, news) for news in one.news_by(listing.now, "mailgun")]
+    for event in [*(_taken(one, recipient) for recipient in one.recipients), *told]:
+        in_time = listing.begin <= event["timestamp"] <= listing.end
+        if in_time and (not listing.names or event["event"] in listing.names) and whom in ("", event["recipient"]):
             yield event
 
 

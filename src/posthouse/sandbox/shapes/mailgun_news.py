@@ -13,7 +13,7 @@ from posthouse.providers.mailgun_events import signature
 from posthouse.sandbox.ledger import Acceptance
 from posthouse.sandbox.news import News, NewsKind
 from posthouse.sandbox.shape import listed, metadata_of
-from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, derived, event_id, told_at
+from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, derived, event_id
 
 _FAILED: Final[Mapping[NewsKind, tuple[str, str]]] = {
     NewsKind.DEFERRED: ("temporary", "generic"),
@@ -31,7 +31,7 @@ def item(one: Acceptance, news: News) -> dict[str, Any]:
         **about(one, news.recipient),
         "event": "failed" if news.kind in _FAILED else news.kind.value,
         "id": event_id(one, news),
-        "timestamp": told_at(one, news),
+        "timestamp": one.happened_at(news),
         **_details(news),
     }
 

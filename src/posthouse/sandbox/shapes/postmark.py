@@ -35,9 +35,8 @@ from posthouse.sandbox.shape import (
     matches,
     metadata_of,
 )
-from posthouse.sandbox.shapes.postmark_news import BOUNCES, POSTMARK_NEWS, item
+from posthouse.sandbox.shapes.postmark_news import BOUNCES, POSTMARK_NEWS, item, stream_of, tag_of
 from posthouse.sandbox.submission import OUR_ID, Submission, each_usable, given, renamed_files, rest, submission_of
-from posthouse.sandbox.telling import told_at
 
 BATCH_MAX: Final = 500
 FOUND_MAX: Final = 500
@@ -122,7 +121,8 @@ def _matching(query: Mapping[str, str], wanted: Mapping[str, str], ledger: Ledge
     for one in reversed(asked_for):
         metadata = metadata_of(one)
         fits = all(str(metadata.get(name)) == value for name, value in wanted.items())
-        if fits and query.get("subject", one.subject) == one.subject and _stream(one, query) == _stream(one):
+        stream = stream_of(one)
+        if fits and query.get("subject", one.subject) == one.subject and query.get("messagestream", stream) == stream:
             yield one
 
 
@@ -176,14 +176,9 @@ def _message_events(one: Acceptance, now: float) -> Iterator[dict[str, Any]]:
         yield {
             "Recipient": news.recipient,
             "Type": _EVENT_TYPES.get(news.kind, "Bounced"),
-            "ReceivedAt": iso(told_at(one, news)),
+            "ReceivedAt": iso(one.happened_at(news)),
             "Details": said,
         }
-
-
-def _stream(one: Acceptance, query: Mapping[str, str] | None = None) -> str:
-    of_message = str((one.body or {}).get("MessageStream", "outbound"))
-    return of_message if query is None else query.get("messagestream", of_message)
 
 
 def _number(request: Request, name: str) -> int:
@@ -203,12 +198,12 @@ def _listed(one: Acceptance) -> dict[str, Any]:
     body = caught.body if caught else {}
     return {
         "MessageID": one.message_id,
-        "MessageStream": _stream(one),
+        "MessageStream": stream_of(one),
         "From": body.get("from", ""),
         **{name: [_person(who) for who in listed(body.get(name.lower()))] for name in ("To", "Cc", "Bcc")},
         "Recipients": one.recipients,
         "Subject": one.subject,
-        "Tag": next(iter(listed(body.get("tags"))), ""),
+        "Tag": tag_of(one),
         "ReceivedAt": iso(one.at),
         "Status": "Sent",
         "Attachments": [file.filename for file in caught.files] if caught else [],

@@ -14,7 +14,7 @@ from typing import Any, Final
 from posthouse.sandbox.ledger import Acceptance
 from posthouse.sandbox.news import News, NewsKind
 from posthouse.sandbox.shape import iso, listed, metadata_of
-from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, derived, event_id, told_at
+from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, derived, event_id
 
 BOUNCES: Final[Mapping[NewsKind, tuple[str, int]]] = {
     NewsKind.DEFERRED: ("Transient", 2),
@@ -30,7 +30,7 @@ _MAKES_INACTIVE: Final = frozenset({NewsKind.BOUNCED, NewsKind.COMPLAINED})
 
 def item(one: Acceptance, news: News) -> dict[str, Any] | None:
     """What a webhook tells, and a list has."""
-    at = iso(told_at(one, news))
+    at = iso(one.happened_at(news))
     if news.kind in BOUNCES:
         record_type = "SpamComplaint" if news.kind is NewsKind.COMPLAINED else "Bounce"
         return {**_common(one, record_type), **_bounce(one, news, at)}
@@ -53,13 +53,22 @@ _OTHERS: Final[Mapping[NewsKind, tuple[str, str, Mapping[str, Any]]]] = {
 }
 
 
+def stream_of(one: Acceptance) -> str:
+    """The message stream that it belongs to."""
+    return str((one.body or {}).get("MessageStream", "outbound"))
+
+
+def tag_of(one: Acceptance) -> str:
+    """Its only tag, or none."""
+    return str(next(iter(listed((one.body or {}).get("tags"))), ""))
+
+
 def _common(one: Acceptance, record_type: str) -> dict[str, Any]:
-    body = one.body or {}
     return {
         "RecordType": record_type,
         "MessageID": one.message_id,
-        "MessageStream": body.get("MessageStream", "outbound"),
-        "Tag": next(iter(listed(body.get("tags"))), ""),
+        "MessageStream": stream_of(one),
+        "Tag": tag_of(one),
         "Metadata": metadata_of(one),
         "ServerID": 1,
     }

@@ -14,7 +14,7 @@ from posthouse.providers.standard_webhooks import PREFIX, signature, signing_key
 from posthouse.sandbox.ledger import Acceptance
 from posthouse.sandbox.news import News, NewsKind
 from posthouse.sandbox.shape import iso, metadata_of
-from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, derived, told_at
+from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, derived
 
 _TYPES: Final[Mapping[NewsKind, str]] = {
     NewsKind.DELIVERED: "email.delivered",
@@ -48,7 +48,7 @@ def _item(one: Acceptance, news: News) -> dict[str, Any] | None:
         "tags": metadata_of(one),
         **_details(news),
     }
-    return {"type": type_, "created_at": iso(told_at(one, news)), "data": data}
+    return {"type": type_, "created_at": iso(one.happened_at(news)), "data": data}
 
 
 def _details(news: News) -> dict[str, Any]:

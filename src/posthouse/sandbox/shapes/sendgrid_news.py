@@ -12,10 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from posthouse.errors import ConfigError
+from posthouse.providers.webhook import NEEDS_CRYPTOGRAPHY
 from posthouse.sandbox.ledger import Acceptance
 from posthouse.sandbox.news import News, NewsKind
 from posthouse.sandbox.shape import listed, metadata_of
-from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, derived, event_id, told_at
+from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, derived, event_id
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -47,7 +48,7 @@ def item(one: Acceptance, news: News) -> dict[str, Any]:
     return {
         **metadata_of(one),
         "email": news.recipient,
-        "timestamp": int(told_at(one, news)),
+        "timestamp": int(one.happened_at(news)),
         "event": name,
         "category": listed((one.body or {}).get("tags")),
         "sg_event_id": event_id(one, news),
@@ -66,7 +67,7 @@ def _private_key(secret: str) -> EllipticCurvePrivateKey:
     try:
         from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, derive_private_key
     except ImportError:
-        raise ConfigError("webhook", "needs the package cryptography: pip install 'posthouse[webhooks]'") from None
+        raise ConfigError("webhook", NEEDS_CRYPTOGRAPHY) from None
     number = int.from_bytes(derived(secret, "sendgrid"), "big")
     return derive_private_key(number % (_ORDER - 1) + 1, SECP256R1())
 

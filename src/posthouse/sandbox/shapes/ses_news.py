@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from posthouse.errors import ConfigError
 from posthouse.providers.ses_events import signed_text
+from posthouse.providers.webhook import NEEDS_CRYPTOGRAPHY
 from posthouse.sandbox.ledger import Acceptance
 from posthouse.sandbox.news import News, NewsKind
 from posthouse.sandbox.shape import iso, metadata_of
-from posthouse.sandbox.telling import Occasion, Teller, WebhookCall, told_at
+from posthouse.sandbox.telling import Occasion, Teller, WebhookCall
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -58,7 +59,7 @@ def _item(one: Acceptance, news: News) -> dict[str, Any]:
 
 
 def _details(one: Acceptance, news: News) -> dict[str, Any]:
-    at, who = {"timestamp": iso(told_at(one, news))}, {"emailAddress": news.recipient}
+    at, who = {"timestamp": iso(one.happened_at(news))}, {"emailAddress": news.recipient}
     line = news.said.line if news.said is not None else ""
     failed = {**who, "action": "failed", "status": news.said.status if news.said else "", "diagnosticCode": line}
     if news.kind in _BOUNCES:
@@ -87,7 +88,7 @@ def _key(secret: str) -> RSAPrivateKey:
     try:
         from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
     except ImportError:
-        raise ConfigError("webhook", "needs the package cryptography: pip install 'posthouse[webhooks]'") from None
+        raise ConfigError("webhook", NEEDS_CRYPTOGRAPHY) from None
     del secret  # which tells one key from another
     return generate_private_key(65537, 2048)
 
