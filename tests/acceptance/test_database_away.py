@@ -48,7 +48,8 @@ def hold_out(workers: Sequence[Started], sandbox: SandboxThread, said: str, seco
     [
         (StoppablePostgres.stop, "the database is not available", POSTHOUSE),
         (StoppablePostgres.freeze, "the database did not answer within 1.5 s", IMPATIENT),
-        (StoppablePostgres.refuse_writes, "the database is not available: cannot execute", POSTHOUSE),
+        # Told by a statement that "cannot execute", or to a worker that connects right then, by its session.
+        (StoppablePostgres.refuse_writes, "read-only", POSTHOUSE),
     ],
     ids=["stopped", "frozen", "read-only"],
 )

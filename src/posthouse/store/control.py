@@ -12,6 +12,7 @@ from posthouse.core.places import Grant, Holding, grant
 from posthouse.core.routing import RouteHealth
 from posthouse.store.database import MYSQL, Database
 from posthouse.store.route_rows import health_of, locked_health, write_health
+from posthouse.store.rows import by_index
 from posthouse.store.schema import Instant, places, routes, sends, status_is, workers
 
 
@@ -55,7 +56,8 @@ class Control:
 
     def leave(self, worker: int) -> None:
         """Removes a worker that has settled everything. One that has not is left for the reaper."""
-        owns = select(sends.c.id).where(status_is(Status.SENDING), sends.c.claimed_by == worker).exists()
+        owned = select(sends.c.id).where(status_is(Status.SENDING), sends.c.claimed_by == worker)
+        owns = by_index(owned, "email_sends_claimed").exists()
         with self._database.write() as connection:
             connection.execute(delete(places).where(places.c.worker == worker))
             connection.execute(delete(workers).where(workers.c.id == worker, ~owns))

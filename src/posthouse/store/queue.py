@@ -19,7 +19,7 @@ from posthouse.core.sends import Attempt, Change, SendState
 from posthouse.core.suppression import SuppressionPolicy
 from posthouse.store.combining import take_combined
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
-from posthouse.store.rows import STATE_COLUMNS, Step, apply, changed, lock, record, state_of
+from posthouse.store.rows import STATE_COLUMNS, Step, apply, by_index, changed, lock, record, state_of
 from posthouse.store.schema import Instant, sends, status_is
 from posthouse.store.splits import Narrowed, leave_out, split
 from posthouse.store.suppressions import write_suppressions
@@ -108,9 +108,8 @@ class Queue:
 
     def owned_by(self, worker: int, before: float) -> list[SendState]:
         """The sends that `worker` has claimed until `before` and not settled."""
-        query = select(*STATE_COLUMNS).where(
-            status_is(Status.SENDING), sends.c.claimed_by == worker, sends.c.updated_at <= literal(before, Instant)
-        )
+        mine = (status_is(Status.SENDING), sends.c.claimed_by == worker, sends.c.updated_at <= literal(before, Instant))
+        query = by_index(select(*STATE_COLUMNS).where(*mine), "email_sends_claimed")
         with self._database.read() as connection:
             return [state_of(row) for row in connection.execute(query)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, func, literal, or_, select, true
 
@@ -26,6 +26,9 @@ from posthouse.store.rows import (
 )
 from posthouse.store.schema import Instant, sends, status_is, workers
 
+_OWNERS: Final = by_index(select(sends.c.claimed_by).where(status_is(Status.SENDING)).distinct(), "email_sends_claimed")
+"""The workers that have a claimed send."""
+
 
 class Sweeps:
     """Run by every worker, in any number at once; each method repeats short transactions until nothing is left."""
@@ -38,7 +41,7 @@ class Sweeps:
 
         Dead is whoever has not said since `alive_since` that it lives, or is not in `email_workers` at all.
         """
-        owners = select(sends.c.claimed_by).where(status_is(Status.SENDING)).distinct().subquery()
+        owners = _OWNERS.subquery()
         dead = (
             select(owners.c.claimed_by, workers.c.host, workers.c.pid)
             .outerjoin_from(owners, workers, workers.c.id == owners.c.claimed_by)
@@ -58,9 +61,7 @@ class Sweeps:
     def reap_all(self, now: float, worker: int) -> int:
         """Like `reap`, for whoever knows that no other worker lives (the holder of a SQLite file's lock)."""
         with self._database.read() as connection:
-            owners = connection.scalars(
-                select(sends.c.claimed_by).where(status_is(Status.SENDING), sends.c.claimed_by != worker).distinct()
-            ).all()
+            owners = connection.scalars(_OWNERS.where(sends.c.claimed_by != worker)).all()
         return sum(self._reap_worker(owner, "?", true(), now, worker) for owner in owners)
 
     def _reap_worker(self, owner: int, name: str, dead: ColumnElement[bool], now: float, worker: int) -> int:
