@@ -11,6 +11,7 @@ from posthouse.address import Address
 from posthouse.attachment import Alternative, Attachment
 from posthouse.header import HeaderPairs
 from posthouse.text import unstorable
+from posthouse.values import value
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class StoredFile:
         return -(-self.size // given) * made
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Content:
     """What is stored apart from the ledger and sent: addresses, words, headers. Plain values only.
 

@@ -82,7 +82,9 @@ def read_raw(value: object) -> RawMessage:
 
 def with_crlf(content: bytes) -> bytes:
     """The same lines, whatever they ended with, each ending with CRLF."""
-    return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return content.replace(b"\n", b"\r\n")
 
 
 def head_and_rest(content: bytes) -> tuple[bytes, bytes]:

@@ -128,17 +128,17 @@ def test_names_survive_a_program_that_writes_the_message_anew(given: list[Addres
 
 @pytest.mark.parametrize("name", ["Ada", "Dr. Ada", "Zoë"])
 def test_only_the_name_is_encoded_never_the_address(name: str) -> None:
-    (header,) = address_header("To", [Address("ada@example.com", name)])
+    header = address_header("To", [Address("ada@example.com", name)])
     assert header.endswith(" <ada@example.com>")
 
 
 def test_a_long_list_is_folded_between_addresses() -> None:
-    (header,) = address_header("To", [Address(f"person-{number}@example.com", "Doe, Jane") for number in range(50)])
+    header = address_header("To", [Address(f"person-{number}@example.com", "Doe, Jane") for number in range(50)])
     assert max(map(len, header.split("\r\n"))) <= 78
 
 
 def test_a_quoted_part_before_the_at_stands_in_angle_brackets() -> None:
-    (header,) = address_header("To", [Address('"a, b"@example.com')])
+    header = address_header("To", [Address('"a, b"@example.com')])
     assert header == 'To: <"a, b"@example.com>'
 
 

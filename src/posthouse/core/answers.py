@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.values import value
 
 _HTML = re.compile(r"\s*<(?:!doctype\s+html|!--|(?:html|head|title|body|center|h1)\b)", re.IGNORECASE)
 _FIRST = re.compile(r"\S")
@@ -35,7 +36,7 @@ class FailurePhase(StrEnum):
     EXCHANGE = "exchange"  # some or all of the request had left: it may have been acted upon
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """A status line that arrived, its headers (names in lower case), and the beginning of its body."""
 

@@ -21,6 +21,7 @@ from typing import Final
 
 from posthouse.core.outcome import Outcome, Subject, Verdict
 from posthouse.core.retry import Backoff
+from posthouse.values import value
 
 STREAK_MAX: Final = 5
 """So many failures in a row, with no success between, open it."""
@@ -81,7 +82,7 @@ class Breaker:
         return max(self.held_until, self.probe_until)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tally:
     """The successes of one worker on one route that it has not handed over; those of the last minute, about."""
 
@@ -90,11 +91,14 @@ class Tally:
 
     def with_success(self, now: float) -> Tally:
         """One more."""
-        return replace(self, count=self.count + 1) if _is_live(self.since, now) else Tally(now, 1)
+        return Tally(self.since, self.count + 1) if _is_live(self.since, now) else Tally(now, 1)
 
     def successes(self, now: float) -> int:
         """What to hand over; then begin with a new tally."""
         return self.count if _is_live(self.since, now) else 0
+
+
+NO_TALLY: Final = Tally()
 
 
 def counts(verdict: Verdict) -> bool | None:

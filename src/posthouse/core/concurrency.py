@@ -13,10 +13,11 @@ finds out anew within seconds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.values import value
 
 FIRST_SAMPLES_MIN: Final = 10
 SAMPLES_MIN: Final = 50
@@ -51,7 +52,7 @@ HELPED: Final = 0.85
 """If shrinking leaves more than this of the latency, it wasn't our hurry: the provider has become slower by itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Adaptive:
     """What one worker has found out about one route."""
 

@@ -172,7 +172,10 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 def one_line(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
     """`text` as one line that every database stores, shortened."""
-    line = _SPACE.sub(" ", _CONTROL.sub(" ", text[: chars_max * 8])).strip()
+    line = text[: chars_max * 8]
+    if not line.isprintable() or "  " in line:
+        line = _SPACE.sub(" ", _CONTROL.sub(" ", line))
+    line = line.strip()
     return line if len(line) <= chars_max else line[: chars_max - 1] + "…"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from posthouse.values import value
+
 
 class Outcome(StrEnum):
     """What one call to a provider means for the send."""
@@ -25,7 +27,7 @@ class Subject(StrEnum):
     ROUTE = "route"  # our account, credential, endpoint or network
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Verdict:
     """One attempt, judged.
 

@@ -7,9 +7,10 @@ from enum import StrEnum
 
 from posthouse.core.lifecycle import Happening, Status
 from posthouse.core.outcome import Verdict
+from posthouse.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendState:
     """The part of a row that decisions read. Times are seconds since 1970, UTC."""
 
@@ -49,7 +50,7 @@ class Via(StrEnum):
     EVENT = "event"  # the provider told of it by itself
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Attempt:
     """One call to a provider for one send, as its worker reports it."""
 
@@ -73,7 +74,7 @@ class Split:
     change: Change  # what that makes of the new send
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """What one decision writes to a send. Fields left at None stay as they are, but for the two `unknown_*`."""
 

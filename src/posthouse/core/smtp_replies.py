@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from posthouse.core.outcome import Outcome, Subject, Verdict
+from posthouse.values import value
 
 
 class Phase(StrEnum):
@@ -47,7 +48,7 @@ EVERY_PHASE: Final = frozenset(Phase)
 _ENHANCED = re.compile(r"\s*([245])\.(\d{1,3}\.\d{1,3})\b[ \t]*")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reply:
     """One reply, all of its lines: the text has a line break between them, and no codes but enhanced ones."""
 

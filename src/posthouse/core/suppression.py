@@ -232,8 +232,8 @@ def what_follows(
 
 def stopping(suppressions: Iterable[Suppression], type_: str, category: Category, now: float) -> Suppression | None:
     """The one of an address's suppressions that stops mail of this type."""
-    causes = list(SuppressionCause)
     on = [each for each in suppressions if each.is_on(now) and each.stops(type_, category)]
+    causes = list(SuppressionCause)
     return min(on, key=lambda each: causes.index(each.cause), default=None)
 
 

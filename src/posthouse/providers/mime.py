@@ -8,23 +8,25 @@ with only those levels that hold more than one part. No Bcc is ever in them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from email.utils import formatdate
+from functools import lru_cache
 from hashlib import blake2b
 
 from posthouse.attachment import AMP_TYPE, Alternative
 from posthouse.providers.mime_headers import address_header, ascii_domain, header_line
 from posthouse.providers.mime_parts import Part, file_part, text_part
 from posthouse.providers.port import OutgoingMessage
+from posthouse.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Multipart:
     """Parts that belong together; its boundary is chosen when all of them are known."""
 
     subtype: str
     parameters: str
     parts: tuple[Node, ...]
+    is_8bit: bool
 
 
 Node = Part | Multipart
@@ -36,8 +38,8 @@ def message_bytes(message: OutgoingMessage) -> bytes:
         return message.raw
     message_id = message_id_of(message)
     tree = _tree(message)
-    head = "\r\n".join([*_head(message, message_id), ""]).encode()
-    pieces = [head, *_pieces(tree, _token(message_id, [*_leaves(tree)]))]
+    pieces = ["\r\n".join([*_head(message, message_id), ""]).encode()]
+    _write(tree, _token(message_id, tree), pieces)
     if not pieces[-1].endswith(b"\r\n"):
         pieces.append(b"\r\n")
     return b"".join(pieces)
@@ -50,17 +52,26 @@ def message_id_of(message: OutgoingMessage) -> str:
 
 
 def _head(message: OutgoingMessage, message_id: str) -> Iterator[str]:
-    yield f"Date: {formatdate(message.date)}"
-    yield from address_header("From", [message.sender])
-    yield from address_header("To", message.to)
-    yield from address_header("Cc", message.cc)
+    yield f"Date: {_date(int(message.date))}"
+    yield address_header("From", [message.sender])
+    if message.to:
+        yield address_header("To", message.to)
+    if message.cc:
+        yield address_header("Cc", message.cc)
     if not message.to and not message.cc:
         yield "To: undisclosed-recipients:;"
-    yield from address_header("Reply-To", message.reply_to)
+    if message.reply_to:
+        yield address_header("Reply-To", message.reply_to)
     yield header_line("Subject", message.subject)
     yield f"Message-ID: {message_id}"
-    yield from (header_line(name, value) for name, value in message.headers)
+    for name, words in message.headers:
+        yield header_line(name, words)
     yield "MIME-Version: 1.0"
+
+
+@lru_cache(maxsize=256)
+def _date(second: int) -> str:
+    return formatdate(second)
 
 
 # The tree.
@@ -95,37 +106,38 @@ def _forms(alternatives: Iterable[Alternative]) -> Iterator[Part]:
 
 
 def _together(subtype: str, parts: list[Node] | list[Part], parameters: str = "") -> Node:
-    return parts[0] if len(parts) == 1 else Multipart(subtype, parameters, tuple(parts))
-
-
-def _leaves(node: Node) -> Iterator[Part]:
-    if isinstance(node, Part):
-        yield node
-    else:
-        for part in node.parts:
-            yield from _leaves(part)
+    if len(parts) == 1:
+        return parts[0]
+    return Multipart(subtype, parameters, tuple(parts), any(part.is_8bit for part in parts))
 
 
 # Its bytes.
 
 
-def _token(message_id: str, leaves: list[Part]) -> str:
+def _token(message_id: str, tree: Node) -> str:
     """What all boundaries have in common: the same for the same message, and certainly in none of its parts."""
     token = blake2b(message_id.encode(), digest_size=12).hexdigest()
-    while any(token.encode() in leaf for leaf in leaves):
+    while _holds(tree, token.encode()):
         token = blake2b(token.encode(), digest_size=12).hexdigest()
     return token
 
 
-def _pieces(node: Node, token: str) -> Iterator[bytes]:
+def _holds(node: Node, octets: bytes) -> bool:
     if isinstance(node, Part):
-        yield from node.pieces
+        return any(octets in piece for piece in node.pieces)
+    return any(_holds(part, octets) for part in node.parts)
+
+
+def _write(node: Node, token: str, pieces: list[bytes]) -> None:
+    if isinstance(node, Part):
+        pieces += node.pieces
         return
     boundary = f"=_{node.subtype}_{token}"
-    yield f'Content-Type: multipart/{node.subtype}{node.parameters};\r\n boundary="{boundary}"\r\n'.encode()
-    if not all(leaf.isascii() for leaf in _leaves(node)):
-        yield b"Content-Transfer-Encoding: 8bit\r\n"
+    encoding = "Content-Transfer-Encoding: 8bit\r\n" if node.is_8bit else ""
+    head = f'Content-Type: multipart/{node.subtype}{node.parameters};\r\n boundary="{boundary}"\r\n{encoding}'
+    pieces.append(head.encode())
+    between = f"\r\n--{boundary}\r\n".encode()
     for part in node.parts:
-        yield f"\r\n--{boundary}\r\n".encode()
-        yield from _pieces(part, token)
-    yield f"\r\n--{boundary}--".encode()
+        pieces.append(between)
+        _write(part, token, pieces)
+    pieces.append(f"\r\n--{boundary}--".encode())

@@ -51,12 +51,11 @@ def header_line(name: str, value: str) -> str:
     return folded if longest <= LINE_BYTES_MAX else f"{name}: {_encoded(value, len(name) + 2)}"
 
 
-def address_header(name: str, addresses: Sequence[Address]) -> Iterator[str]:
-    """One header with one address a line, none where there is no address."""
-    if addresses:
-        first, *others = addresses
-        mailboxes = [_mailbox(first, len(name) + 2), *(_mailbox(address, 1) for address in others)]
-        yield f"{name}: " + f",{FOLD}".join(mailboxes)
+def address_header(name: str, addresses: Sequence[Address]) -> str:
+    """A header with one address a line, of which there is one at least."""
+    first, *others = addresses
+    mailboxes = [_mailbox(first, len(name) + 2), *[_mailbox(address, 1) for address in others]]
+    return f"{name}: " + f",{FOLD}".join(mailboxes)
 
 
 def filename_parameters(filename: str) -> tuple[str, str]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from binascii import b2a_base64, b2a_qp
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from posthouse.attachment import UNNAMED_TYPE, Attachment
 from posthouse.providers.mime_headers import filename_parameters, header_line
 from posthouse.raw import LINE_BYTES_MAX, with_crlf
+from posthouse.values import value
 
 _BASE64_LINE_CHARS: Final = 76  # RFC 2045 section 6.8
 _BASE64_LINE_OCTETS: Final = 57
@@ -23,7 +23,7 @@ _BLOCK_OCTETS: Final = _BASE64_LINE_OCTETS * _BLOCK_LINES
 _BLOCK: Final = Struct(f"{_BASE64_LINE_CHARS}s" * _BLOCK_LINES)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Part:
     """Headers and body as pieces of bytes, which are put together once, at the very end: large files are not copied.
 
@@ -31,23 +31,15 @@ class Part:
     """
 
     pieces: tuple[bytes, ...]
-
-    def isascii(self) -> bool:
-        """Whether every server can carry it."""
-        return all(piece.isascii() for piece in self.pieces)
-
-    def __contains__(self, octets: bytes) -> bool:
-        return any(octets in piece for piece in self.pieces)
+    is_8bit: bool = False  # not every server can carry it
 
 
 def text_part(content_type: str, words: str) -> Part:
     """Words. Their line ends become CRLF; that of a last line is kept only if it was given."""
     text = with_crlf(words.encode())
-    charset = "us-ascii" if text.isascii() else "utf-8"
-    if text.isascii() and _is_sendable(text):
-        encoding, body = "7bit", [text]
-    else:
-        encoding, body = _encoded_text(text)
+    is_ascii = text.isascii()
+    charset = "us-ascii" if is_ascii else "utf-8"
+    encoding, body = ("7bit", [text]) if is_ascii and _is_sendable(text) else _encoded_text(text)
     head = f"Content-Type: {content_type}; charset={charset}\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
     return Part((head.encode(), *body))
 
@@ -64,7 +56,7 @@ def file_part(attachment: Attachment) -> Part:
     if attachment.content_id:
         head.append(f"Content-ID: <{attachment.content_id}>")
     head += [header_line(name, value) for name, value in attachment.headers]
-    return Part(("\r\n".join([*head, "", ""]).encode(), *body))
+    return Part(("\r\n".join([*head, "", ""]).encode(), *body), encoding == "8bit")
 
 
 def _encoded_text(content: bytes) -> tuple[str, list[bytes]]:

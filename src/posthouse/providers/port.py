@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from posthouse.address import Address
@@ -14,9 +14,10 @@ from posthouse.core.policy import RouteFacts
 from posthouse.header import HeaderPairs
 from posthouse.providers.logs import OpenLog
 from posthouse.providers.suppression_lists import OpenLists
+from posthouse.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OutgoingMessage:
     """One send, rendered: what a provider turns into a call. The same send gives the same message every time."""
 

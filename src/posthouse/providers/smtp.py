@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from posthouse.address import Address
@@ -13,7 +13,7 @@ from posthouse.content import Content
 from posthouse.core.bounce_address import bounce_address
 from posthouse.core.outcome import Found, LookUp, Outcome, Verdict
 from posthouse.core.policy import RouteFacts
-from posthouse.core.smtp_replies import Phase
+from posthouse.core.smtp_replies import Phase, Reply
 from posthouse.core.smtp_rules import all_refused, decide_reply, judge_fault, judge_reply, partly_accepted
 from posthouse.core.smtp_table import TOO_FAST
 from posthouse.errors import ConfigError
@@ -178,34 +178,13 @@ class SmtpProvider:
                 raise
         return self._outcome(transmitted, message)
 
-    @asynccontextmanager
-    async def _lent(self, deadline: float, *, fresh: bool) -> AsyncIterator[Session]:
-        """A session, which afterwards is kept only where both sides are surely in step."""
-        session = await self._pool.take(deadline, fresh=fresh)
-        try:
-            yield session
-        except Refused as refusal:
-            self._after(session, refusal)
-            raise
-        except _FoundClosed as found:
-            self._pool.end(session, politely=isinstance(found.__cause__, Refused))
-            raise
-        except BaseException:  # broken, cancelled, or a fault of ours: what comes next may belong to this message
-            self._pool.end(session, politely=False)
-            raise
-        self._pool.give_back(session)
-
-    def _after(self, session: Session, refusal: Refused) -> None:
-        reply = refusal.reply
-        if reply.code == SESSION_ENDS:
-            self._pool.end(session, politely=True)
-        elif reply.code < 400 or reply.phase is Phase.CONTENT:  # out of step, or in the middle of the content
-            self._pool.end(session, politely=False)
-        else:
-            self._pool.give_back(session)
+    def _lent(self, deadline: float, *, fresh: bool) -> _Lent:
+        return _Lent(self._pool, deadline, fresh)
 
     def _outcome(self, transmitted: Transmitted, message: OutgoingMessage) -> Verdict:
         secrets = self._credential.secrets
+        if transmitted.final is not None and not transmitted.refused:
+            return judge_reply(transmitted.final, secrets=secrets)
         given = {ascii_domain(address): address.email for address in message.recipients}
         refused = [
             (given[who], judge_reply(reply, secrets=secrets, recipient=given[who]))
@@ -214,7 +193,7 @@ class SmtpProvider:
         if transmitted.final is None:
             return all_refused(refused)
         accepted = judge_reply(transmitted.final, secrets=secrets)
-        return partly_accepted(accepted, refused, message_id_of(message)) if refused else accepted
+        return partly_accepted(accepted, refused, message_id_of(message))
 
     def _verdict(self, stop: Refused | Broken, message: OutgoingMessage | None = None) -> Verdict:
         secrets = self._credential.secrets
@@ -224,6 +203,39 @@ class SmtpProvider:
                 stop.reply, secrets=secrets, recipient=message.recipients[0].email if message and alone else None
             )
         return judge_fault(stop.fault, str(stop), secrets=secrets)
+
+
+class _Lent:
+    """A session for one transaction, which afterwards is kept only where both sides are surely in step."""
+
+    __slots__ = ("_deadline", "_fresh", "_pool", "_session")
+
+    def __init__(self, pool: SessionPool, deadline: float, fresh: bool) -> None:
+        self._pool = pool
+        self._deadline = deadline
+        self._fresh = fresh
+
+    async def __aenter__(self) -> Session:
+        self._session = await self._pool.take(self._deadline, fresh=self._fresh)
+        return self._session
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _FoundClosed):
+            self._pool.end(self._session, politely=isinstance(error.__cause__, Refused))
+        elif isinstance(error, Refused):
+            self._after(error.reply)
+        elif error is not None:  # broken, cancelled, or a fault of ours: what comes next may belong to this message
+            self._pool.end(self._session, politely=False)
+        else:
+            self._pool.give_back(self._session)
+
+    def _after(self, refusal: Reply) -> None:
+        if refusal.code == SESSION_ENDS:
+            self._pool.end(self._session, politely=True)
+        elif refusal.code < 400 or refusal.phase is Phase.CONTENT:  # out of step, or in the middle of the content
+            self._pool.end(self._session, politely=False)
+        else:
+            self._pool.give_back(self._session)
 
 
 class _FoundClosed(Exception):

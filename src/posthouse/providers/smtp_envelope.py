@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import field
 from typing import Final
 
 from posthouse.address import Address
 from posthouse.providers.mime_headers import ascii_domain
 from posthouse.providers.smtp_options import NO_OPTIONS, SmtpOptions
 from posthouse.raw import head_and_rest
+from posthouse.values import value
 
 _NEEDED: Final = (
     ("smtputf8", "no_smtputf8"),  # RFC 6531
@@ -19,8 +20,12 @@ _NEEDED: Final = (
 )
 """Extensions that a message may need, and the faults of a server without them."""
 
+_NOTHING: Final = frozenset[str]()
+_8BIT: Final = frozenset({"8bitmime"})
+_UTF8_ENVELOPE: Final = frozenset({"smtputf8"})
 
-@dataclass(frozen=True, slots=True)
+
+@value
 class Mail:
     """One transaction: the envelope, and the content as it is after DATA, without its final dot."""
 
@@ -34,13 +39,13 @@ class Mail:
     @staticmethod
     def of(sender: Address, recipients: Sequence[Address], content: bytes, options: SmtpOptions = NO_OPTIONS) -> Mail:
         """The mail with these bytes, which end with CRLF."""
-        envelope = [ascii_domain(address) for address in (sender, *recipients)]
+        sent_by, *received_by = [ascii_domain(address) for address in (sender, *recipients)]
         return Mail(
-            sender=envelope[0],
-            recipients=tuple(dict.fromkeys(envelope[1:])),
+            sender=sent_by,
+            recipients=tuple(dict.fromkeys(received_by)),
             content=_dot_stuffed(content),
             size=len(content),
-            needs=options.needs.union(_needs(envelope, content)),
+            needs=options.needs | _needs("".join([sent_by, *received_by]), content),
             options=options,
         )
 
@@ -70,14 +75,12 @@ class Mail:
         return " ".join([f"TO:<{recipient}>", *self.options.for_rcpt]).encode()
 
 
-def _needs(envelope: Sequence[str], content: bytes) -> Iterator[str]:
+def _needs(envelope: str, content: bytes) -> frozenset[str]:
     """A server with SMTPUTF8 takes 8-bit content as well, but has to be told of both (RFC 6531 section 3.6)."""
-    if not content.isascii():
-        yield "8bitmime"
-    if not all(address.isascii() for address in envelope) or not (
-        content.isascii() or head_and_rest(content)[0].isascii()
-    ):
-        yield "smtputf8"
+    if content.isascii():
+        return _NOTHING if envelope.isascii() else _UTF8_ENVELOPE
+    plain_head = envelope.isascii() and head_and_rest(content)[0].isascii()
+    return _8BIT if plain_head else _8BIT | _UTF8_ENVELOPE
 
 
 def _dot_stuffed(content: bytes) -> bytes:

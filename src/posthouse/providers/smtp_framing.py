@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 LINE_BYTES_MAX: Final = 8192
 REPLY_BYTES_MAX: Final = 4 * LINE_BYTES_MAX
-REPLY_CODES: Final = range(100, 600)
+
+_LINE = re.compile(rb"([1-5][0-9]{2})(.?)(.*)", re.DOTALL)
+"""A code from 100 to 599, what tells whether more lines follow, and the words."""
 
 
 class BadReply(Exception):
@@ -59,7 +62,8 @@ class Incoming:
 
 def _read_line(line: bytes) -> tuple[int, str, bool]:
     """The code, the text, and whether it is the reply's last line. Raises BadReply."""
-    code = line[:3]
-    if not code.isdigit() or int(code) not in REPLY_CODES or len(line) > LINE_BYTES_MAX:
+    found = _LINE.fullmatch(line)
+    if found is None or len(line) > LINE_BYTES_MAX:
         raise BadReply
-    return int(code), line[4:].decode("utf-8", "replace").strip(), line[3:4] != b"-"
+    code, separator, said = found.groups()
+    return int(code), said.decode("utf-8", "replace").strip(), separator != b"-"

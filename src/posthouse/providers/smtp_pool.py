@@ -34,7 +34,8 @@ class SessionPool:
         self._allowed = limits.connections
         self._open = 0
         self._freed = asyncio.Event()  # set when a connection is gone, a session idle, or more are allowed
-        self._idle: dict[Session, asyncio.TimerHandle] = {}  # the latest used one is last
+        self._idle: dict[Session, float] = {}  # and since when, by the loop's clock; the latest used one is last
+        self._expiry: asyncio.TimerHandle | None = None  # due when the first of them has been idle for too long
         self._parting: set[asyncio.Task[None]] = set()
         self._closings = 0  # a session lent before the pool was closed is not kept after it
         self._lent: dict[Session, int] = {}
@@ -63,8 +64,7 @@ class SessionPool:
 
     def _from_idle(self, fresh: bool) -> Session | None:
         while self._idle:
-            session, timer = self._idle.popitem()
-            timer.cancel()
+            session, _ = self._idle.popitem()
             if session.wire.usable and not fresh:
                 return session
             session.wire.abort()
@@ -100,8 +100,9 @@ class SessionPool:
             self._part(session.wire)
             return
         session.wire.until(math.inf)
-        loop = asyncio.get_running_loop()
-        self._idle[session] = loop.call_later(self._limits.idle_close_s, self._expire, session)
+        self._idle[session] = asyncio.get_running_loop().time()
+        if self._expiry is None:
+            self._expire()
         self._freed.set()
 
     def end(self, session: Session, *, politely: bool) -> None:
@@ -112,9 +113,15 @@ class SessionPool:
         else:
             session.wire.abort()
 
-    def _expire(self, session: Session) -> None:
-        del self._idle[session]
-        self._part(session.wire)
+    def _expire(self) -> None:
+        """Closes what has been idle for too long; and looks again when the next one will have been."""
+        loop, self._expiry = asyncio.get_running_loop(), None
+        for session, since in list(self._idle.items()):
+            if loop.time() < since + self._limits.idle_close_s:
+                self._expiry = loop.call_at(since + self._limits.idle_close_s, self._expire)
+                return
+            del self._idle[session]
+            self._part(session.wire)
 
     def _part(self, wire: Wire) -> None:
         task = asyncio.get_running_loop().create_task(wire.part(GOODBYE_S))
@@ -125,7 +132,7 @@ class SessionPool:
         """From now on at most so many. Idle ones beyond are closed; how many are open all the same."""
         self._allowed = min(connections, self._limits.connections)
         for session in list(self._idle)[: max(0, self._open - len(self._parting) - self._allowed)]:
-            self._idle.pop(session).cancel()
+            del self._idle[session]
             self._part(session.wire)
         await self._until_parted()
         self._freed.set()
@@ -140,8 +147,7 @@ class SessionPool:
         """The same without waiting: what comes after is let in anew."""
         self._closings += 1
         idle, self._idle = self._idle, {}
-        for session, timer in idle.items():
-            timer.cancel()
+        for session in idle:
             self._part(session.wire)
 
     async def _until_parted(self) -> None:

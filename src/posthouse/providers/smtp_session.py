@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
@@ -18,6 +18,7 @@ from posthouse.providers.smtp_envelope import Mail
 from posthouse.providers.smtp_settings import Security, SmtpSettings
 from posthouse.providers.smtp_wire import Broken, Command, Connect, Refused, Wire, expect
 from posthouse.providers.transport import connect_code, system_detail
+from posthouse.values import value
 
 SUCCESS: Final = range(200, 300)
 SESSION_ENDS: Final = 421
@@ -31,7 +32,7 @@ _RSET: Final = Command(Phase.RSET, b"RSET")
 _DATA: Final = Command(Phase.DATA, b"DATA")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Transmitted:
     """What became of one transaction: the final answer, None where every recipient was refused before it."""
 

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from posthouse.core.answers import FailurePhase as FailurePhase
+from posthouse.values import value
 
 ANSWER_BYTES_MAX: Final = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HttpRequest:
     """One request, complete: the bytes that are sent are these."""
 
@@ -31,7 +32,7 @@ class HttpRequest:
     answer_bytes_max: int = ANSWER_BYTES_MAX  # of the answer no more is read
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HttpAnswer:
     """A status line and headers that arrived, and as much of the body as was read."""
 

@@ -17,6 +17,7 @@ from posthouse.core.outlook import Waiting
 from posthouse.core.sends import SendState
 from posthouse.errors import UnknownSend
 from posthouse.store.database import Database
+from posthouse.store.rows import STATE_COLUMNS, state_of
 from posthouse.store.schema import Instant, attempts, audit, contents, events, sends, status_is
 from posthouse.text import unstorable
 
@@ -48,9 +49,7 @@ class Story:
     @property
     def state(self) -> SendState:
         """The send as the deciding functions see it."""
-        return SendState(
-            **{name: self.send[name] for name in SendState.__slots__} | {"status": Status(self.send["status"])}
-        )
+        return state_of([self.send[column.name] for column in STATE_COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from posthouse.store.schema import Instant, sends, status_is
 from posthouse.store.splits import Narrowed, leave_out, split
 from posthouse.store.suppressions import write_suppressions
 from posthouse.store.taking import CLAIM, UNKNOWN, ClaimedSend, routes_parameters, take
+from posthouse.values import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class DueTime:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Report:
     """What a worker has to say about one send: `decide` sees the row as it stands, locked.
 

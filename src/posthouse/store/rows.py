@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -39,6 +38,7 @@ from posthouse.store.schema import (
     contents,
     sends,
 )
+from posthouse.values import value
 
 SWEEP_ROWS: Final = 500
 """Rows a sweep locks at once; it goes on until it gets fewer."""
@@ -47,7 +47,7 @@ CALLS: Final = frozenset({Via.SEND, Via.REPLAY, Via.REAPER})
 """Attempts that stand for a call (for the reaper: that may have been one)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Step:
     """One decision on one row, with the attempt behind it if there is one."""
 

@@ -17,9 +17,10 @@ from posthouse.core.sends import SendState
 from posthouse.store.database import MYSQL, POSTGRESQL, SQLITE
 from posthouse.store.rows import STATE_COLUMNS, state_of
 from posthouse.store.schema import Instant, contents, sends
+from posthouse.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ClaimedSend:
     """A send that a worker owns now, with all it needs to start a call."""
 

@@ -26,6 +26,7 @@ class Batch:
     """Calls that become one."""
 
     route: str
+    alone: MayBegin | None = None  # of a send that shares its call with nobody
     calls: dict[Call, MayBegin] = field(default_factory=dict)  # in the order in which they came
     made: asyncio.Future[list[Call]] | None = None  # once it has begun; gives those that are to be sent apart
 
@@ -45,7 +46,7 @@ class Batches:
         Whoever has joined calls `made` at once, without waiting for anything.
         """
         if not self._shares(route, call):
-            return Batch(route, {call: may_begin})
+            return Batch(route, may_begin)
         place = route, call.claimed.lane
         batch = self._open.setdefault(place, Batch(route))
         batch.calls[call] = may_begin
@@ -62,14 +63,19 @@ class Batches:
         return batch
 
     def _shares(self, route: str, call: Call) -> bool:
-        urgent = self._policies[call.claimed.state.type].priority is Priority.URGENT
-        return self._facts[route].batch_max > 1 and not urgent
+        if self._facts[route].batch_max == 1:
+            return False
+        return self._policies[call.claimed.state.type].priority is not Priority.URGENT
 
     async def made(self, batch: Batch, call: Call) -> bool:
         """Makes the batch's call, once for all who are in it. False: this send is to go by itself, with new leave.
 
         The first one makes it, and cuts it off for all where it is cancelled; only a shutdown does that, to all alike.
         """
+        if batch.alone is not None:
+            if batch.alone():
+                await self._caller.call(batch.route, call)
+            return True
         if batch.made is not None:
             return call not in await asyncio.shield(batch.made)
         batch.made = asyncio.get_running_loop().create_future()

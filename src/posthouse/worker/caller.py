@@ -63,7 +63,7 @@ class Caller:
 
         Gives those for whom it means nothing, though they were certainly not accepted: each is to be sent by itself.
         """
-        started_at = self._now()
+        started_at, shared = self._now(), len(calls) > 1
         verdicts = await self._verdicts(route, [call.message for call in calls])
         ended_at = self._now()
         told = [(call, verdict) for call, verdict in zip(calls, verdicts, strict=True) if verdict is not None]
@@ -71,9 +71,11 @@ class Caller:
         judged = []
         for call, verdict in told:
             judged.append(self._settle(call, route, verdict, started_at, ended_at))
-            if told[0][1].outcome is Outcome.ACCEPTED:  # then a refusal beside it is the message's own affair
+            if (
+                shared and told[0][1].outcome is Outcome.ACCEPTED
+            ):  # then a refusal beside it is the message's own affair
                 self._judge(told[0][0].claimed, route, told[0][1])
-        latency_s, shared = ended_at - started_at, len(calls) > 1
+        latency_s = ended_at - started_at
         for each in _news(judged):
             await self._routes.note(route, each, latency_s, ended_at, self._chance.random(), shared=shared)
         apart = [call for call, verdict in zip(calls, verdicts, strict=True) if verdict is None]
@@ -140,7 +142,9 @@ def _one_for_each(messages: Sequence[OutgoingMessage], verdicts: Sequence[Verdic
     return verdicts
 
 
-def _news(verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
+def _news(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:
     """What one call says about its route: each thing once, however many messages it says it of."""
+    if len(verdicts) == 1 and not verdicts[0].remainders:
+        return verdicts
     every = (each for verdict in verdicts for each in (verdict, *(left.verdict for left in verdict.remainders)))
     return {(each.outcome, each.subject, each.code, each.rule): each for each in every}.values()

@@ -13,6 +13,7 @@ from posthouse.core.pace_policy import PacePolicy
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.access import StoreAccess
 from posthouse.store.pacing import Pacing
+from posthouse.values import value
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.gates import Gates
 
@@ -21,7 +22,7 @@ NO_LEAVE_WAIT_MAX_S: Final = 30.0
 back what they had. So long waits one whose recipients are more than a quota has room for."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Slot:
     """Leave for one send."""
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from posthouse.core.breaker import Tally, begin_probe, counts, may_probe
+from posthouse.core.breaker import NO_TALLY, Tally, begin_probe, counts, may_probe
 from posthouse.core.concurrency import Adaptive, ended, tells
 from posthouse.core.outcome import Outcome, Verdict
 from posthouse.core.policy import RouteFacts, TypePolicy
@@ -187,9 +187,8 @@ class Routes:
     ) -> None:
         """Lets a call change the route's health, here at once and for all workers. `shared`: by several sends."""
         self._learn(route, verdict, latency_s, now, shared)
-        known, tally = self.health.get(route, RouteHealth(route)), self._tallies.get(route, Tally())
+        known, tally = self.health.get(route) or RouteHealth(route), self._tallies.get(route, NO_TALLY)
         succeeded = counts(verdict) is False
-        news = partial(after_call, verdict=verdict, worker=self._worker, now=now, chance=chance)
         if verdict.outcome is Outcome.ACCEPTED:
             self.accepted_at[route] = now
         if succeeded:
@@ -199,11 +198,12 @@ class Routes:
             told_lately = now - self._told_at.get(route, 0.0) < TELL_EVERY_S
             if told_lately and verdict.full_for_s is None and not known.probing:
                 return
-        decide = partial(news, successes=tally.successes(now) + succeeded)
+        successes = tally.successes(now) + succeeded
+        decide = partial(after_call, verdict=verdict, worker=self._worker, now=now, chance=chance, successes=successes)
         changed = decide(known)
         if changed is None:
             return
-        self._told_at[route], self._tallies[route] = now, Tally()
+        self._told_at[route], self._tallies[route] = now, NO_TALLY
         self.health[route] = replace(changed, probing=False)
         with suppress(DatabaseUnavailable):  # then it is held here, and the others find out by themselves
             self.health[route] = await self._access.run(self._control.change_route, route, decide, now)

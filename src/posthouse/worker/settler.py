@@ -10,7 +10,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -22,6 +22,7 @@ from posthouse.core.settlement import reap
 from posthouse.errors import DatabaseUnavailable
 from posthouse.store.access import StoreAccess
 from posthouse.store.queue import Queue, Report
+from posthouse.values import value
 
 BATCH_MAX: Final = 500
 BACKLOG_MAX: Final = 2000
@@ -38,7 +39,7 @@ def nobody_waits(_change: Change | None) -> None:
     """The `written` of a report whose effect nobody needs to hear of."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Entry:
     report: Report
     written: Written
