@@ -15,7 +15,7 @@ from posthouse.cli.standing import slowdown_document
 from posthouse.core.events import Cause
 from posthouse.core.group_health import KEPT_S, Counts, GroupRoute
 from posthouse.core.mailbox_groups import mailbox_group
-from posthouse.core.refusals import signature
+from posthouse.core.refusals import in_full, signature
 from posthouse.core.slowdown import Slowdown
 from posthouse.store.group_health import FAULTS_READ_MAX, Fault
 
@@ -128,7 +128,7 @@ def _fault_lines(documents: Sequence[Json], alike: Sequence[_Alike], now: float)
         when = f"the latest {local_short(newest.at, now)} {zone(now)}"
         lines += [
             f"{count(len(one.faults), 'time')} {where}: {FAULT_WORDS[newest.cause]}, {when}",
-            f"    {f'{newest.code} {newest.text}'.strip()[:TEXT_CHARS]}",
+            f"    {in_full(newest.code, newest.text)[:TEXT_CHARS]}",
         ]
         if document["example"] is not None:
             lines.append(f"    posthouse show {document['example']}")

@@ -36,6 +36,16 @@ def signature(code: str, text: str) -> str:
     return f"{code} {_VARIABLE.sub('#', text)}"
 
 
+def in_full(code: str, text: str) -> str:
+    """What was said with its code before it, such as `550 5.7.26`, as far as the words don't have it themselves."""
+    parts = [rf"(?<![\w.]){re.escape(part)}(?!\.?\w)" for part in code.split()]
+    if all(re.search(part, text) for part in parts):
+        return text
+    for part in parts:
+        text = re.sub(rf"\A#?{part}[\s-]*", "", text)
+    return f"{code} {text}".strip()
+
+
 def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[RefusalStreak, Verdict, tuple[int, ...]]:
     """The streak after `verdict`, the verdict as it now counts, and the sends to revive."""
     if verdict.outcome is Outcome.ACCEPTED:
