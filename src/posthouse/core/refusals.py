@@ -73,6 +73,9 @@ def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[Refusa
 ALONE_MIN: Final = 5
 """A message that stopped the route so often, while others were accepted in between, is at fault itself."""
 
+ALONE: Final = "refused alone"
+"""The rule by which it is."""
+
 SUSPECTS_MAX: Final = 100
 CREDENTIAL_CODES: Final = frozenset({"401", "535"})
 
@@ -113,7 +116,7 @@ def judge_alone(suspects: Suspects, send_id: int, verdict: Verdict) -> tuple[Sus
         rest = {other: suspect for other, suspect in suspects.by_send.items() if other != send_id}
         text = f"only this message is refused so, {times} times, while others are accepted: {verdict.text}"
         return Suspects(rest), replace(
-            verdict, outcome=Outcome.REJECTED, subject=Subject.MESSAGE, text=text, rule="refused alone"
+            verdict, outcome=Outcome.REJECTED, subject=Subject.MESSAGE, text=text, rule=ALONE
         )
     newest = dict([*suspects.by_send.items(), (send_id, Suspect(times))][-SUSPECTS_MAX:])
     return Suspects(newest), verdict
