@@ -36,7 +36,7 @@ from posthouse.core.suppression import suppression_policy
 from posthouse.core.switches import Switches
 from posthouse.errors import ConfigError, InvalidEmail
 from posthouse.providers.port import Provider
-from posthouse.providers.registry import build_provider, build_webhook
+from posthouse.providers.registry import SMTP, build_provider, build_webhook
 from posthouse.providers.transport import Transport, TransportOptions
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import check
@@ -148,6 +148,11 @@ class App:
     def store(self) -> Store:
         """The store over it."""
         return Store(self.database, suppression_policy(self.config))
+
+    @property
+    def smtp_routes(self) -> list[str]:
+        """The routes on which a mail server answers each call."""
+        return [name for name, route in self.config.routes.items() if route.provider == SMTP]
 
     def close(self) -> None:
         """Closes the database's connections, where there are any."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,14 @@ from posthouse.core.events import Cause, Event, EventKind
 from posthouse.core.group_health import BUCKET_S, CountKey, HealthPolicy, bucket_of
 from posthouse.core.limits import Rate
 from posthouse.core.pace import Limit
+from posthouse.core.policy import TypePolicy
+from posthouse.core.routing import RoutePlan
+from posthouse.core.sends import Attempt, Via
+from posthouse.core.settlement import settle
+from posthouse.core.smtp_replies import Phase, Reply
+from posthouse.core.smtp_rules import judge_reply
 from posthouse.store.database import Database
+from posthouse.store.queue import Report
 from posthouse.store.store import Store
 from tests.cli.conftest import Shell
 
@@ -124,3 +132,34 @@ def test_our_faults_are_told_by_what_was_said_with_an_example(shell: Shell, stor
     assert "1 time other on main: our SPF, DKIM, DMARC or reverse DNS" in said.flat
     assert "\x1b" not in said.out
     assert shell.run("faults", "--since", "1ms").out.startswith("No receiver has held anything against us")
+
+
+def test_what_mail_servers_refuse_at_the_call_is_told_alike(shell: Shell, store: Store) -> None:
+    over_smtp = '\n[routes.relay]\nprovider = "smtp"\nurl = "smtp://127.0.0.1:25"\n'
+    shell.configure(shell.config.read_text() + over_smtp)
+    worker = store.control.register("here", 1, "test")
+    plan, said = RoutePlan("relay", {}, pins=True), "5.7.26 This mail from {} is unauthenticated"
+    for number, name in enumerate(("ada", "bob", "eve")):
+        shell.send(name, f"{name}@gmail.com")
+        now = store.ledger.now()
+        (claimed,) = store.queue.claim("default///gmail", 1, worker, now, plan)
+        verdict = judge_reply(Reply(Phase.RCPT, 550, said.format(f"192.0.2.{number}")))
+        route = "main" if name == "eve" else "relay"  # on main, a provider with an API answers
+        attempt = Attempt(claimed.state.id, claimed.state.fence, route, now, now, verdict, Via.SEND)
+        decide = partial(settle, attempt=attempt, policy=TypePolicy("default", routes=()), now=now, chance=0.5)
+        store.queue.settle([Report(claimed.state.id, claimed.state.fence, decide, attempt)], worker, now)
+
+    (document,) = shell.json("faults")["faults"]
+    assert (document["group"], document["route"], document["cause"], document["number"]) == (
+        *("gmail", "relay", "not_authentic", 2),
+    )
+    assert document["example"] in ("ada", "bob")
+    assert "550 at RCPT TO: 5.7.26 This mail from 192.0.2." in shell.run("faults").flat
+
+
+def test_a_code_that_the_words_have_is_told_once(shell: Shell, store: Store) -> None:
+    news = Event(
+        EventKind.BOUNCED, time.time(), "ada@gmail.com", cause=Cause.BLOCKED, code="550 5.7.1", text="550 5.7.1 no"
+    )
+    store.events.store("main", [news], {}, time.time())
+    assert shell.run("faults").out.splitlines()[1] == "    550 5.7.1 no"

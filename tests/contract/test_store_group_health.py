@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
 from posthouse.core.events import Cause, Event, EventKind
 from posthouse.core.group_health import (
@@ -20,14 +21,18 @@ from posthouse.core.group_health import (
     Signal,
     bucket_of,
 )
+from posthouse.core.outcome import Verdict
 from posthouse.core.slowdown import LEFT_ALONE_S, STEPS, Slowdown
 from posthouse.core.slowdown import judge as decide
+from posthouse.core.smtp_replies import Fault as SmtpFault
+from posthouse.core.smtp_replies import Phase, Reply
+from posthouse.core.smtp_rules import all_refused, judge_fault, judge_reply, partly_accepted
 from posthouse.core.switches import Scope, Switch
 from posthouse.errors import NotPossible
 from posthouse.store import group_health
-from posthouse.store.group_health import JUDGED_EVERY_S, Judged
+from posthouse.store.group_health import JUDGED_EVERY_S, Fault, Judged
 from posthouse.store.retention import Limits
-from posthouse.store.schema import audit, group_counts
+from posthouse.store.schema import audit, group_counts, sends
 from tests.contract.store_support import POLICIES, Bench, accepted, at, race, report
 
 GMAIL = GroupRoute("gmail", "main")
@@ -218,11 +223,95 @@ def test_our_own_faults_are_listed_and_those_of_recipients_are_not(bench: Bench)
     for cause in Cause:
         hear(bench, heard(bench, EventKind.BOUNCED, 1, f"{cause or 'none'}.example", cause=cause, text="why"))
 
-    found = bench.store.group_health.faults(bench.now - 60)
+    found = faults(bench)
 
     assert {fault.cause for fault in found} == {Cause.TOO_FAST, Cause.BLOCKED, Cause.NOT_AUTHENTIC}
     assert {(fault.route, fault.text, fault.send_id) for fault in found} == {("main", "why", None)}
-    assert bench.store.group_health.faults(bench.now + 60) == []
+    assert faults(bench, since_s=-60) == []
+
+
+def faults(bench: Bench, routes: Sequence[str] = ("main",), since_s: float = 60.0) -> list[Fault]:
+    return [*bench.store.group_health.faults(bench.now - since_s, routes).found]
+
+
+def called(bench: Bench, key: str, verdict: Verdict, to: str | Sequence[str] = "ada@gmail.com") -> int:
+    """The id of a send whose call brought this."""
+    send = bench.enqueue(key, to=to)
+    bench.settle(report(bench.claim_one(bench.row(key)["lane"]), verdict, bench.now))
+    return send
+
+
+def refused(said: str, code: int = 550, recipient: str | None = None) -> Verdict:
+    return judge_reply(Reply(Phase.RCPT, code, said), recipient=recipient)
+
+
+DMARC = "5.7.26 This mail is unauthenticated"
+
+
+def test_what_a_server_refuses_at_the_call_is_listed_beside_what_is_heard(bench: Bench) -> None:
+    hear(bench, heard(bench, EventKind.BOUNCED, 1, cause=Cause.NOT_AUTHENTIC, text="heard"))
+    send = called(bench, "k", refused(DMARC), "Ada@gmail.com")
+    called(bench, "put off", refused("4.7.0 [TSS04] deferred due to user complaints", 450), "eve@yahoo.com")
+    called(bench, "taken", accepted())
+    called(bench, "gone", refused("5.1.1 no such user", recipient="bob@gmail.com"), "bob@gmail.com")
+    called(bench, "ours", judge_fault(SmtpFault(Phase.MAIL, "no_dkim_key"), "the DKIM key can't be read"))
+
+    told = {fault.text: fault for fault in faults(bench)}
+
+    assert set(told) == {"heard", f"at RCPT TO: {DMARC}", "at RCPT TO: 4.7.0 [TSS04] deferred due to user complaints"}
+    assert told[f"at RCPT TO: {DMARC}"] == Fault(
+        "ada@gmail.com", "main", Cause.NOT_AUTHENTIC, "550", f"at RCPT TO: {DMARC}", at(bench.now), send
+    )
+
+
+def test_on_other_routes_it_is_the_provider_that_answers(bench: Bench) -> None:
+    called(bench, "k", refused(DMARC))
+    assert faults(bench, ()) == faults(bench, ["standby"]) == []
+    assert len(faults(bench, ["standby", "main"])) == 1
+    assert faults(bench, since_s=-60) == []
+
+
+def test_each_try_of_a_send_was_said_once(bench: Bench) -> None:
+    called(bench, "k", refused(DMARC, 450))
+    lane, bench.now = bench.row("k")["lane"], bench.now + DAY_S
+    bench.settle(report(bench.claim_one(lane), refused(DMARC, 450), bench.now))
+    assert [fault.at for fault in faults(bench, since_s=2 * DAY_S)] == at([bench.now, bench.now - DAY_S])
+
+
+TWO = ("ada@gmail.com", "bob@yahoo.com")
+
+
+def test_of_several_recipients_those_are_told_who_are_refused_for_our_fault(bench: Bench) -> None:
+    verdicts = [refused("4.2.2 full", 452), refused(DMARC)]
+    called(bench, "k", all_refused([*zip(TWO, verdicts, strict=True)]), TWO)
+    (fault,) = faults(bench)
+    assert (fault.recipient, fault.code, fault.text) == ("bob@yahoo.com", "550", f"at RCPT TO: {DMARC}")
+
+
+def test_those_who_are_refused_beside_others_are_told_once_with_the_send_of_their_own(bench: Bench) -> None:
+    send = called(bench, "k", partly_accepted(accepted(), [("bob@yahoo.com", refused(DMARC))], "<m@x>"), TWO)
+    (fault,) = faults(bench)
+    assert fault.recipient == "bob@yahoo.com"
+    assert fault.send_id not in (None, send)
+
+
+def test_a_send_that_is_gone_leaves_what_was_said(bench: Bench) -> None:
+    called(bench, "k", refused(DMARC))
+    with bench.store.database.write() as connection:
+        connection.execute(delete(sends))
+    assert [fault.recipient for fault in faults(bench)] == [""]
+
+
+def test_no_more_than_the_newest_are_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_health, "FAULTS_READ_MAX", 2)
+    hear(bench, heard(bench, EventKind.BOUNCED, 1, cause=Cause.BLOCKED))
+    assert bench.store.group_health.faults(bench.now - 60, ["main"]).all
+    for number in range(3):
+        let_pass(bench, 1.0)
+        called(bench, f"k-{number}", refused(DMARC))
+    newest = bench.store.group_health.faults(bench.now - 60, ["main"])
+    assert [fault.at for fault in newest.found] == at([bench.now, bench.now - 1.0])
+    assert not newest.all
 
 
 def test_counts_are_forgotten_after_two_weeks(bench: Bench) -> None:

@@ -31,6 +31,7 @@ ISO_AT: Final = "2027-01-15T07:59:49.500Z"
 
 ADA: Final = "ada@example.com"
 OUR_ID: Final = "0123456789abcdef0123456789abcdef"
+DMARC: Final = "550-5.7.26 This mail has been blocked because the sender is unauthenticated."
 
 Json = dict[str, Any]
 Forge = Callable[[WebhookCall], WebhookCall]
@@ -276,6 +277,14 @@ POSTMARK: Final = WebhookCase(
         "deferred": Told(_bounce("Transient", **_SAYS_NO), _of_bounce(EventKind.DEFERRED, Cause.OTHER, **_NO)),
         "no name server": Told(_bounce("DnsError"), _of_bounce(EventKind.DEFERRED, Cause.UNREACHABLE)),
         "blocked": Told(_bounce("Blocked"), _of_bounce(EventKind.BOUNCED, Cause.BLOCKED)),
+        "blocked, for our own DMARC": Told(
+            _bounce("Blocked", Details=DMARC),
+            _of_bounce(EventKind.BOUNCED, Cause.NOT_AUTHENTIC, code="550 5.7.26", text=DMARC),
+        ),
+        "blocked, made inactive, and full": Told(
+            _bounce("Blocked", Inactive=True, Details="552 5.2.2 over quota"),
+            _of_bounce(EventKind.BOUNCED, Cause.MAILBOX_FULL, hard=True, code="552 5.2.2", text="552 5.2.2 over quota"),
+        ),
         "our own DMARC": Told(_bounce("DMARCPolicy"), _of_bounce(EventKind.BOUNCED, Cause.NOT_AUTHENTIC)),
         "no address": Told(_bounce("BadEmailAddress"), _of_bounce(EventKind.BOUNCED, Cause.NO_MAILBOX, hard=True)),
         "switched off by hand": Told(
@@ -370,10 +379,10 @@ def _dropped(reason: str, cause: Cause, hard: bool = False) -> Told:
     return Told(_sendgrid("dropped", reason=reason, status="5.0.0"), replace(dropped, code="5.0.0"))
 
 
-def _bounced(cause: Cause, hard: bool, **details: Any) -> Told:
-    said = "550 5.1.1 no such user"
-    item = _sendgrid("bounce", reason=said, status="5.1.1", **details)
-    return Told(item, _of_sendgrid(EventKind.BOUNCED, cause=cause, hard=hard, code="550 5.1.1", text=said))
+def _bounced(cause: Cause, hard: bool, said: str = "550 5.1.1 no such user", **details: Any) -> Told:
+    status = "5.7.26" if said == DMARC else "5.1.1"
+    item = _sendgrid("bounce", reason=said, status=status, **details)
+    return Told(item, _of_sendgrid(EventKind.BOUNCED, cause=cause, hard=hard, code=f"550 {status}", text=said))
 
 
 SENDGRID: Final = WebhookCase(
@@ -397,6 +406,10 @@ SENDGRID: Final = WebhookCase(
         ),
         "the content": _bounced(Cause.CONTENT, False, type="bounce", bounce_classification="Content"),
         "blocked": _bounced(Cause.BLOCKED, False, type="blocked"),
+        "blocked, for our own DMARC": _bounced(Cause.NOT_AUTHENTIC, False, DMARC, type="blocked"),
+        "our reputation, and really our own DMARC": _bounced(
+            Cause.NOT_AUTHENTIC, False, DMARC, type="blocked", bounce_classification="Reputation"
+        ),
         "blocked, too fast": _bounced(
             Cause.TOO_FAST, False, type="blocked", bounce_classification="Frequency or Volume Too High"
         ),
@@ -486,7 +499,7 @@ def _mailgun_failed(
 ) -> Told:
     status = {"code": 550, "message": said, "description": "", "attempt-no": 1, "retry-seconds": 600}
     item = _mailgun("failed", severity=severity, reason=reason, **{"delivery-status": status})
-    code = "550 5.1.1" if said.startswith("5.1.1") else "550"
+    code = {"5.1.1 no such user": "550 5.1.1", DMARC: "550 5.7.26"}.get(said, "550")
     return Told(item, _of_mailgun(kind, cause=cause, hard=hard, code=code, text=said))
 
 
@@ -511,6 +524,9 @@ MAILGUN: Final = WebhookCase(
         "deferred": _mailgun_failed("temporary", "generic", EventKind.DEFERRED, Cause.OTHER, said="No."),
         "greylisted": _mailgun_failed("temporary", "greylisted", EventKind.DEFERRED, Cause.GREYLISTED),
         "blocked": _mailgun_failed("temporary", "espblock", EventKind.DEFERRED, Cause.BLOCKED),
+        "blocked, for our own DMARC": _mailgun_failed(
+            "permanent", "espblock", EventKind.BOUNCED, Cause.NOT_AUTHENTIC, said=DMARC
+        ),
         "rejected": Told(
             _mailgun("rejected", reject={"reason": "Sandbox subdomains are for test purposes only"}),
             _of_mailgun(EventKind.BOUNCED, cause=Cause.OTHER, text="Sandbox subdomains are for test purposes only"),
@@ -632,6 +648,22 @@ _COMPLAINT: Final = {
 }
 _LEAVES: Final = {"timestamp": ISO_AT, "source": "UnsubscribeHeader", "newTopicPreferences": {"unsubscribeAll": True}}
 
+_FULL: Final = "452 4.2.2 full"
+_NOT_NOW: Final = "450 4.7.1 not now"
+_NO_PTR: Final = "450 4.7.25 Client host rejected: cannot find your hostname, [192.0.2.7]"
+
+
+def _ses_delay(type_: str, said: str) -> Json:
+    recipient = {"emailAddress": ADA, "status": said.split()[1], "diagnosticCode": said}
+    return _ses(
+        "DeliveryDelay", deliveryDelay={"timestamp": ISO_AT, "delayType": type_, "delayedRecipients": [recipient]}
+    )
+
+
+def _of_delay(cause: Cause, said: str) -> Event:
+    return _of_ses(EventKind.DEFERRED, cause=cause, code=" ".join(said.split()[:2]), text=said)
+
+
 SES: Final = WebhookCase(
     settings={"provider": "ses", "region": "eu-west-1", "access_key_id": "id", "secret_access_key": "key"},
     setting="webhook_topics",
@@ -646,17 +678,9 @@ SES: Final = WebhookCase(
             _ses("Delivery", delivery={"timestamp": ISO_AT, "recipients": [ADA], "smtpResponse": "250 OK"}),
             _of_ses(EventKind.DELIVERED, code="250", text="250 OK"),
         ),
-        "deferred": Told(
-            _ses(
-                "DeliveryDelay",
-                deliveryDelay={
-                    "timestamp": ISO_AT,
-                    "delayType": "MailboxFull",
-                    "delayedRecipients": [{"emailAddress": ADA, "status": "4.2.2", "diagnosticCode": "452 4.2.2 full"}],
-                },
-            ),
-            _of_ses(EventKind.DEFERRED, cause=Cause.MAILBOX_FULL, code="452 4.2.2", text="452 4.2.2 full"),
-        ),
+        "deferred": Told(_ses_delay("MailboxFull", _FULL), _of_delay(Cause.MAILBOX_FULL, _FULL)),
+        "put off by a filter": Told(_ses_delay("SpamDetected", _NOT_NOW), _of_delay(Cause.BLOCKED, _NOT_NOW)),
+        "put off for its address": Told(_ses_delay("IPFailure", _NO_PTR), _of_delay(Cause.NOT_AUTHENTIC, _NO_PTR)),
         "bounced": _ses_bounce("Permanent", "General", Cause.NO_MAILBOX, hard=True),
         "bounced, told by the identity": _ses_bounce(
             "Permanent", "NoEmail", Cause.NO_MAILBOX, hard=True, key="notificationType"

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.core.answers import rule_faults
-from posthouse.core.causes import CAUSE_RULES, CauseRule, Diagnosis, cause_of
-from posthouse.core.events import Cause
+from posthouse.core.causes import CAUSE_RULES, CLOSER_THAN_BLOCKED, CauseRule, Diagnosis, cause_of, closer
+from posthouse.core.events import Cause, Event, EventKind
+from posthouse.core.suppression import After, after_bounce
 
 
 @pytest.mark.parametrize(("rule", "example"), [(rule, e) for rule in CAUSE_RULES for e in rule.matches])
@@ -54,6 +55,49 @@ SAID = [
 @pytest.mark.parametrize(("status", "text", "cause"), SAID)
 def test_a_receiver_that_says_this_means(status: str, text: str, cause: str) -> None:
     assert cause_of(status, text) == cause
+
+
+DMARC = "550-5.7.26 This mail has been blocked because the sender is unauthenticated."
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "cause"),
+    [
+        ("550 5.7.26", DMARC, Cause.NOT_AUTHENTIC),
+        ("550 5.7.26", "not taken", Cause.NOT_AUTHENTIC),  # its code alone says it
+        ("421 4.7.0", "421 4.7.0 [TSS04] Messages temporarily deferred due to unexpected volume", Cause.TOO_FAST),
+        ("451 4.7.1", "451 4.7.1 Greylisting in action", Cause.GREYLISTED),
+        ("554 5.7.1", "554 5.7.1 Message looks like spam", Cause.CONTENT),
+        ("552 5.2.2", "552 5.2.2 over quota", Cause.MAILBOX_FULL),
+        ("550 5.7.1", "550 5.7.1 blocked using zen.spamhaus.org", Cause.BLOCKED),
+        ("550 5.1.1", "550 5.1.1 no such user", Cause.BLOCKED),
+        ("550", "550 Requested action not taken: mailbox unavailable", Cause.BLOCKED),
+        ("550 5.2.1", "550 5.2.1 The account is disabled", Cause.BLOCKED),
+        ("554", "554 on the suppression list", Cause.BLOCKED),
+        ("421 4.4.2", "421 4.4.2 connection dropped", Cause.BLOCKED),
+        ("", "", Cause.BLOCKED),
+    ],
+)
+def test_a_bare_blocked_yields_to_what_has_another_cure_and_never_to_what_speaks_against_the_address(
+    code: str, text: str, cause: Cause
+) -> None:
+    assert closer(Cause.BLOCKED, code, text) is cause
+
+
+def test_what_nobody_explains_is_what_the_receiver_says_it_is() -> None:
+    assert closer(Cause.OTHER, "550 5.1.1", "no such user") is Cause.NO_MAILBOX
+    assert closer(Cause.OTHER, "550", "no") is Cause.OTHER
+
+
+@pytest.mark.parametrize("cause", [cause for cause in Cause if cause not in (Cause.OTHER, Cause.BLOCKED)])
+def test_any_closer_word_of_a_provider_stands(cause: Cause) -> None:
+    assert closer(cause, "550 5.7.26", DMARC) is cause
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_what_a_bare_blocked_yields_to_suppresses_nobody(hard: bool) -> None:
+    afters = {after_bounce(Event(EventKind.BOUNCED, 0.0, cause=cause, hard=hard)) for cause in CLOSER_THAN_BLOCKED}
+    assert After.SUPPRESS not in afters
 
 
 @given(st.text(max_size=9), st.text())

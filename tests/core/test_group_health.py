@@ -29,6 +29,8 @@ from posthouse.core.group_health import (
 )
 from posthouse.core.outcome import Outcome, Subject, Verdict
 from posthouse.core.slowdown import LEFT_ALONE_S, PER_MINUTE_MIN, STEPS, Slowdown, Slowdowns, judge
+from posthouse.core.smtp_replies import Phase, Reply
+from posthouse.core.smtp_rules import judge_reply
 
 NOW = bucket_of(1_800_000_000.0)
 GMAIL = GroupRoute("gmail", "main")
@@ -81,6 +83,14 @@ def test_the_answer_to_a_call_counts_where_it_is_about_the_recipient(
 ) -> None:
     key = count_key_of_call(verdict, "gmail", "main", NOW + 1)
     assert key == (None if kind is None else (NOW, "gmail", "main", kind, cause))
+
+
+@pytest.mark.parametrize("code", [450, 550])
+@pytest.mark.parametrize("phase", [Phase.RCPT, Phase.DOT])
+def test_our_own_faulty_dmarc_at_the_call_slows_nobody(phase: Phase, code: int) -> None:
+    text = f"{code // 100}.7.26 This mail has been blocked because the sender is unauthenticated"
+    key = count_key_of_call(judge_reply(Reply(phase, code, text)), "gmail", "main", NOW)
+    assert key is None or Counts.of(key.kind, key.cause, 1).pushed_back == 0
 
 
 @pytest.mark.parametrize("kind", [EventKind.DEFERRED, EventKind.BOUNCED])

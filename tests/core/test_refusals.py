@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from posthouse.core.outcome import Outcome, Subject, Verdict
-from posthouse.core.refusals import ALONE_MIN, SAME_REFUSALS_MAX, RefusalStreak, Suspects, judge, judge_alone
+from posthouse.core.refusals import ALONE_MIN, SAME_REFUSALS_MAX, RefusalStreak, Suspects, in_full, judge, judge_alone
 
 REFUSED = Verdict(Outcome.REJECTED, code="422", text="the sender domain is not allowed")
 ACCEPTED = Verdict(Outcome.ACCEPTED)
@@ -168,3 +168,26 @@ def test_a_refused_credential_says_nothing_about_the_message() -> None:
 def test_a_message_that_is_accepted_is_no_suspect_any_more() -> None:
     calls = [*[(1, UNVERIFIED), (2, TAKEN)] * (ALONE_MIN - 1), (1, TAKEN), (1, UNVERIFIED), (2, TAKEN)]
     assert Outcome.REJECTED not in stopped(*calls)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "told"),
+    [
+        ("550 5.1.1", "no such user", "550 5.1.1 no such user"),
+        ("550 5.1.1", "550 5.1.1 no such user", "550 5.1.1 no such user"),
+        ("550 5.1.1", "550-5.1.1 no such user", "550-5.1.1 no such user"),
+        ("550 5.1.1", "550 #5.1.1 no such user", "550 #5.1.1 no such user"),
+        ("550 5.1.1", "mx.example said: 550 5.1.1 no such user", "mx.example said: 550 5.1.1 no such user"),
+        ("550 5.1.1", "550 no such user (#5.1.1)", "550 no such user (#5.1.1)"),
+        ("550 5.1.1", "5.1.1 no such user", "550 5.1.1 no such user"),
+        ("550 5.1.1", "550 no such user", "550 5.1.1 no such user"),
+        ("550 5.1.1", "550-no such user", "550 5.1.1 no such user"),
+        ("550 5.1.1", "5.1.10 no such user", "550 5.1.1 5.1.10 no such user"),
+        ("550", "at RCPT TO: 5.1.1 no such user", "550 at RCPT TO: 5.1.1 no such user"),
+        ("550 5.1.1", "", "550 5.1.1"),
+        ("", "no such user", "no such user"),
+        ("", "", ""),
+    ],
+)
+def test_a_code_stands_before_the_words_where_they_dont_have_it_themselves(code: str, text: str, told: str) -> None:
+    assert in_full(code, text) == told

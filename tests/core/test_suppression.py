@@ -120,6 +120,12 @@ def test_what_is_no_fault_of_the_address_never_suppresses_it(cause: Cause, hard:
     assert after_bounce(bounce(cause, hard=hard)) is (After.NOTHING if cause in NEVER else After.REVIEW)
 
 
+def test_a_reason_says_no_code_twice() -> None:
+    made = follows(bounce(code="550 5.1.1", text="550-5.1.1 no such user"))
+    assert made is not None
+    assert made.reason == "550-5.1.1 no such user"
+
+
 @pytest.mark.parametrize("cause", [cause for cause in Cause if cause not in (*NEVER, *LATER)])
 def test_a_bounce_suppresses_only_where_the_provider_calls_it_hard(cause: Cause) -> None:
     assert follows(bounce(cause, code="550 5.1.1", text="no such user")) == Suppress(

@@ -15,7 +15,7 @@ from posthouse.cli.standing import slowdown_document
 from posthouse.core.events import Cause
 from posthouse.core.group_health import KEPT_S, Counts, GroupRoute
 from posthouse.core.mailbox_groups import mailbox_group
-from posthouse.core.refusals import signature
+from posthouse.core.refusals import in_full, signature
 from posthouse.core.slowdown import Slowdown
 from posthouse.store.group_health import FAULTS_READ_MAX, Fault
 
@@ -95,19 +95,22 @@ class _Alike:
 
 def faults(
     call: Invocation,
-    since: Annotated[str, typer.Option(help="What was heard from so long ago on.", metavar="DURATION")] = "3d",
+    since: Annotated[str, typer.Option(help="What was said from so long ago on.", metavar="DURATION")] = "3d",
 ) -> Answer:
-    """Show what receivers hold against us, not against their users: our pace, reputation and authentication."""
+    """Show what receivers hold against us, not against their users: our pace, reputation and authentication.
+
+    Both what was heard later and what a server says at the call, on routes over SMTP.
+    """
     app, now = call.app, call.app.store.ledger.now()
     since_s = duration_option(since, "--since")
-    found = app.store.group_health.faults(now - since_s)
-    alike = _alike(found)
+    found = app.store.group_health.faults(now - since_s, app.smtp_routes)
+    alike = _alike(found.found)
     keys = app.store.ledger.keys([one.send_id for one in alike if one.send_id is not None])
     documents = [_fault_document(one, keys.get(one.send_id or 0)) for one in alike]
     document: Json = {"since": iso(now - since_s), "faults": documents, "limit": FAULTS_READ_MAX}
     if not alike:
         return Answer(document, [f"No receiver has held anything against us within {duration(since_s)}."])
-    more = [f"Of the newest {FAULTS_READ_MAX:,}; there were more."] if len(found) == FAULTS_READ_MAX else []
+    more = [] if found.all else [f"Of the newest {FAULTS_READ_MAX:,}; there were more."]
     return Answer(document, [*_fault_lines(documents, alike, now), *more])
 
 
@@ -128,7 +131,7 @@ def _fault_lines(documents: Sequence[Json], alike: Sequence[_Alike], now: float)
         when = f"the latest {local_short(newest.at, now)} {zone(now)}"
         lines += [
             f"{count(len(one.faults), 'time')} {where}: {FAULT_WORDS[newest.cause]}, {when}",
-            f"    {f'{newest.code} {newest.text}'.strip()[:TEXT_CHARS]}",
+            f"    {in_full(newest.code, newest.text)[:TEXT_CHARS]}",
         ]
         if document["example"] is not None:
             lines.append(f"    posthouse show {document['example']}")

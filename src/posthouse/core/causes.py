@@ -65,6 +65,26 @@ def cause_of(status: str, text: str) -> Cause:
     return Cause.OTHER if rule is None else rule.cause
 
 
+CLOSER_THAN_BLOCKED: Final = frozenset(
+    {Cause.NOT_AUTHENTIC, Cause.TOO_FAST, Cause.GREYLISTED, Cause.CONTENT, Cause.MAILBOX_FULL}
+)
+"""What a receiver's words may make of a provider's bare `blocked`, which is its word for much that has another cure.
+
+None of these suppresses anybody. That there is no such mailbox, or that it is on a list, is not among them: the
+provider speaks against us there, and receivers that block us say `mailbox unavailable` too. Nor is it that nobody
+answered or that it took days, which only tells how the block was met with."""
+
+
+def closer(cause: Cause, code: str, text: str) -> Cause:
+    """The cause of what a provider told: as it says, but for `other` and a bare `blocked`, where the receiver says
+    more. `code` is such as `550 5.7.26`."""
+    if cause not in (Cause.OTHER, Cause.BLOCKED):
+        return cause
+    status = code.rpartition(" ")[2]
+    heard = cause_of(status if "." in status else "", text)
+    return heard if cause is Cause.OTHER or heard in CLOSER_THAN_BLOCKED else cause
+
+
 _GMAIL_GONE: Final = Diagnosis("5.1.1", "The email account that you tried to reach does not exist.")
 _GMAIL_LIMITED: Final = Diagnosis("4.7.28", "Our system has detected an unusual rate of unsolicited mail")
 _GMAIL_FULL: Final = Diagnosis("4.2.2", "The recipient's inbox is out of storage space.")

@@ -36,6 +36,16 @@ def signature(code: str, text: str) -> str:
     return f"{code} {_VARIABLE.sub('#', text)}"
 
 
+def in_full(code: str, text: str) -> str:
+    """What was said with its code before it, such as `550 5.7.26`, as far as the words don't have it themselves."""
+    parts = [rf"(?<![\w.]){re.escape(part)}(?!\.?\w)" for part in code.split()]
+    if all(re.search(part, text) for part in parts):
+        return text
+    for part in parts:
+        text = re.sub(rf"\A#?{part}[\s-]*", "", text)
+    return f"{code} {text}".strip()
+
+
 def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[RefusalStreak, Verdict, tuple[int, ...]]:
     """The streak after `verdict`, the verdict as it now counts, and the sends to revive."""
     if verdict.outcome is Outcome.ACCEPTED:
@@ -62,6 +72,9 @@ def judge(streak: RefusalStreak, send_id: int, verdict: Verdict) -> tuple[Refusa
 
 ALONE_MIN: Final = 5
 """A message that stopped the route so often, while others were accepted in between, is at fault itself."""
+
+ALONE: Final = "refused alone"
+"""The rule by which it is."""
 
 SUSPECTS_MAX: Final = 100
 CREDENTIAL_CODES: Final = frozenset({"401", "535"})
@@ -103,7 +116,7 @@ def judge_alone(suspects: Suspects, send_id: int, verdict: Verdict) -> tuple[Sus
         rest = {other: suspect for other, suspect in suspects.by_send.items() if other != send_id}
         text = f"only this message is refused so, {times} times, while others are accepted: {verdict.text}"
         return Suspects(rest), replace(
-            verdict, outcome=Outcome.REJECTED, subject=Subject.MESSAGE, text=text, rule="refused alone"
+            verdict, outcome=Outcome.REJECTED, subject=Subject.MESSAGE, text=text, rule=ALONE
         )
     newest = dict([*suspects.by_send.items(), (send_id, Suspect(times))][-SUSPECTS_MAX:])
     return Suspects(newest), verdict

@@ -98,6 +98,7 @@ class SmtpRule:
     spends_attempt: bool = True
     subject: Subject = Subject.MESSAGE
     bad_address: bool = False  # it says that nothing ever arrives at the recipient's address
+    set_up: bool = False  # it is about how we are let in there, whatever we send
     wait_s: float | None = None  # before the next try, where the reply names no time itself
     source: str  # where the rule comes from
     matches: tuple[Reply, ...]

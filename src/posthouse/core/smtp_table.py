@@ -257,6 +257,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="RFC 4954 section 4.7, RFC 5248 X.7.12",
         matches=(Reply(Phase.AUTH, 432, "4.7.12 A password transition is needed"),),
         not_matches=(Reply(Phase.AUTH, 454, "4.7.0 Temporary authentication failure"),),
@@ -268,6 +269,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="RFC 4954 section 6; tried again blindly it would lock the account",
         matches=(Reply(Phase.AUTH, 535, "5.7.8 Authentication credentials invalid"), Reply(Phase.AUTH, 535)),
         not_matches=(Reply(Phase.AUTH, 454, "4.7.0 Temporary authentication failure"), Reply(Phase.RCPT, 535)),
@@ -279,6 +281,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="RFC 4954 section 6: 534 too weak, 538 not encrypted, 504 unknown, 501 not understood",
         matches=(
             Reply(Phase.AUTH, 534, "5.7.9 mechanism is too weak"),
@@ -294,6 +297,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="RFC 4954 section 6, RFC 3207 section 4: without it nothing is taken from us",
         matches=(Reply(Phase.MAIL, 530, "5.7.0 Authentication required"), Reply(Phase.EHLO, 530, "Must STARTTLS")),
         not_matches=(Reply(Phase.MAIL, 550, "5.7.1"),),
@@ -306,6 +310,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="servers that say 503, 550, 553 or 554 for it",
         matches=(
             Reply(Phase.MAIL, 550, "5.7.1 Client was not authenticated"),
@@ -322,6 +327,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="Postfix 454 and 554 5.7.1, Exim 550: the server doesn't know us as one who may send",
         matches=(
             Reply(Phase.RCPT, 554, "5.7.1 <bob@example.com>: Relay access denied"),
@@ -340,6 +346,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="SES 554 and Postmark after the content, Postfix 553 5.7.1, RFC 3463 X.1.8",
         matches=(
             Reply(Phase.DOT, 554, "Message rejected: Email address is not verified."),
@@ -393,6 +400,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.TRANSIENT,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="RFC 3207 section 4: 454, TLS not available due to temporary reason; never without it",
         matches=(Reply(Phase.STARTTLS, 454, "4.7.0 TLS not available"),),
         not_matches=(Reply(Phase.STARTTLS, 502, "5.5.1 not implemented"),),
@@ -404,6 +412,7 @@ OWN_FAULT_RULES: Final = (
         outcome=Outcome.MISCONFIGURED,
         spends_attempt=False,
         subject=Subject.ROUTE,
+        set_up=True,
         source="RFC 3207: nothing is sent in clear text where TLS was asked for",
         matches=(Reply(Phase.STARTTLS, 502, "5.5.1 not implemented"), Reply(Phase.STARTTLS, 554, "5.7.0 no")),
         not_matches=(Reply(Phase.STARTTLS, 454, "4.7.0 TLS not available"),),
@@ -427,6 +436,18 @@ OWN_FAULT_RULES: Final = (
 
 TRANSIENT_RULES: Final = (
     SmtpRule(
+        name="our credential can't be looked at now",
+        phases={Phase.AUTH},
+        codes=_4YZ,
+        outcome=Outcome.TRANSIENT,
+        spends_attempt=False,
+        subject=Subject.ROUTE,
+        set_up=True,
+        source="RFC 4954 section 6: 454, a passing fault of theirs",
+        matches=(Reply(Phase.AUTH, 454, "4.7.0 Temporary authentication failure"),),
+        not_matches=(Reply(Phase.AUTH, 535), Reply(Phase.EHLO, 451)),
+    ),
+    SmtpRule(
         name="the server is not well",
         phases=SESSION_PHASES,
         codes=_4YZ,
@@ -437,7 +458,6 @@ TRANSIENT_RULES: Final = (
         matches=(
             Reply(Phase.BANNER, 450, "later"),
             Reply(Phase.EHLO, 451, "4.3.0 local error"),
-            Reply(Phase.AUTH, 454, "4.7.0 Temporary authentication failure"),
         ),
         not_matches=(Reply(Phase.RCPT, 450, "later"), Reply(Phase.AUTH, 535)),
     ),

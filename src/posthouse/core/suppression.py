@@ -17,6 +17,7 @@ from posthouse.address import Address, fold
 from posthouse.config import Config
 from posthouse.core.events import Cause, Event, EventKind
 from posthouse.core.policy import Category
+from posthouse.core.refusals import in_full
 from posthouse.errors import InvalidEmail
 from posthouse.text import unstorable
 
@@ -217,8 +218,7 @@ def what_follows(
     if "@" not in address or unstorable(address) or (about.recipients and address not in about.recipients):
         return None
     if event.kind is EventKind.BOUNCED and after_bounce(event) is After.SUPPRESS:
-        said = event.text if event.text.startswith(event.code) else f"{event.code} {event.text}".strip()
-        return policy.hard_bounce(address, said, who, now, digest)
+        return policy.hard_bounce(address, in_full(event.code, event.text), who, now, digest)
     of_type = f"about {about.type} mail" if about.type else ""
     if event.kind is EventKind.COMPLAINED:
         wide = about.category in (Category.TRANSACTIONAL, None)

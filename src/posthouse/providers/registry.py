@@ -128,6 +128,9 @@ def _smtp() -> ProviderKind:
     return ProviderKind(SmtpSettings, build)
 
 
+SMTP: Final = "smtp"
+"""The one that hands over to a mail server."""
+
 PROVIDERS: Final[Mapping[str, Callable[[], ProviderKind]]] = {
     "http": _http,
     "mailgun": _mailgun,
@@ -135,7 +138,7 @@ PROVIDERS: Final[Mapping[str, Callable[[], ProviderKind]]] = {
     "resend": _resend,
     "sendgrid": _sendgrid,
     "ses": _ses,
-    "smtp": _smtp,
+    SMTP: _smtp,
 }
 
 

@@ -141,13 +141,10 @@ def _events(item: Any, read: Callable[[Any], Iterable[Event]]) -> Iterator[Event
 
 
 def _explained(event: Event) -> Event:
-    """Where the provider says no more than that it failed, the receiver's words say why."""
-    from posthouse.core.causes import cause_of  # many rules, which nobody needs to send
+    """Where the provider says little of why it failed, the receiver's words say it."""
+    from posthouse.core.causes import closer  # many rules, which nobody needs to send
 
-    if event.cause is not Cause.OTHER:
-        return event
-    status = event.code.rpartition(" ")[2]
-    return replace(event, cause=cause_of(status if "." in status else "", event.text))
+    return replace(event, cause=closer(event.cause, event.code, event.text))
 
 
 def _text(item: Any) -> str:

@@ -7,7 +7,7 @@ who count at once never wait for each other in a ring.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -16,6 +16,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Select,
     TextClause,
     delete,
     func,
@@ -47,7 +48,7 @@ from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, Database
 from posthouse.store.operations import write_audit
 from posthouse.store.pacing import locked_limits
-from posthouse.store.schema import OUR_FAULTS_SQL, Instant, events, group_counts, slowdowns
+from posthouse.store.schema import OUR_FAULTS_SQL, Instant, attempts, events, group_counts, sends, slowdowns
 from posthouse.store.schema import limits as limits_table
 
 JUDGED_EVERY_S: Final = 60.0
@@ -68,7 +69,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An event that says something about us: see `OUR_FAULTS`."""
+    """An event, or a server's refusal at the call, that says something about us: see `OUR_FAULTS`."""
 
     recipient: str
     route: str
@@ -77,6 +78,14 @@ class Fault:
     text: str
     at: float
     send_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The newest of them."""
+
+    found: tuple[Fault, ...]
+    all: bool  # whether there were no more
 
 
 def count_events(connection: Connection, news: Iterable[tuple[str, Event]], now: float) -> None:
@@ -132,19 +141,64 @@ class GroupHealth:
         with self._database.read() as connection:
             return _sums(connection, group_counts.c.bucket >= literal(since, Instant))
 
-    def faults(self, since: float) -> list[Fault]:
-        """The newest events that say something about us, FAULTS_READ_MAX at most."""
-        query = (
-            select(*(events.c[name] for name in ("recipient", "route", "cause", "code", "text", "at", "send_id")))
-            .where(text(OUR_FAULTS_SQL), events.c.received_at >= literal(since, Instant))
-            .order_by(events.c.received_at.desc())
-            .limit(FAULTS_READ_MAX)
-        )
+    def faults(self, since: float, over_smtp: Collection[str] = ()) -> Faults:
+        """What says something about us, the newest: of FAULTS_READ_MAX events, and of as many refusals at the call on
+        the routes `over_smtp`. On another one the provider answers, and no receiver."""
         with self._database.read() as connection:
-            return [
-                Fault(row.recipient, row.route, Cause(row.cause), row.code, row.text, row.at, row.send_id)
-                for row in connection.execute(query)
-            ]
+            heard, refused = _heard(connection, since), _refused(connection, since, over_smtp)
+            addresses = _addresses(connection, {row.send_id for row in refused})
+        faults = [
+            Fault(row.recipient, row.route, Cause(row.cause), row.code, row.text, row.at, row.send_id) for row in heard
+        ]
+        faults += [fault for row in refused for fault in _of_call(row, addresses.get(row.send_id, ""))]
+        faults.sort(key=lambda fault: -fault.at)
+        most = max(len(heard), len(refused), len(faults))
+        return Faults(tuple(faults[:FAULTS_READ_MAX]), most < FAULTS_READ_MAX)
+
+
+def _heard(connection: Connection, since: float) -> Sequence[Row[Any]]:
+    """Events, the newest first."""
+    query: Select[Any] = (
+        select(*(events.c[name] for name in ("recipient", "route", "cause", "code", "text", "at", "send_id")))
+        .where(text(OUR_FAULTS_SQL), events.c.received_at >= literal(since, Instant))
+        .order_by(events.c.received_at.desc())
+        .limit(FAULTS_READ_MAX)
+    )
+    return connection.execute(query).all()
+
+
+def _refused(connection: Connection, since: float, routes: Collection[str]) -> Sequence[Row[Any]]:
+    """Calls that a server answered with a refusal, the newest first; not those that are about the address alone."""
+    from posthouse.core.call_faults import OF_THE_ADDRESS, REFUSALS  # many rules, which only people who look need
+
+    tried = attempts.c
+    query: Select[Any] = (
+        select(tried.send_id, tried.route, tried.code, tried.text, tried.rule, tried.ended_at)
+        .with_hint(attempts, "FORCE INDEX (email_attempts_ended)", MYSQL)
+        .where(
+            tried.ended_at >= literal(since, Instant),
+            tried.outcome.in_([outcome.value for outcome in REFUSALS]),
+            tried.route.in_(routes),
+            tried.code.between("400", "599"),  # what begins with a letter is no reply
+            tried.rule.not_in(OF_THE_ADDRESS),
+        )
+        .order_by(tried.ended_at.desc())
+        .limit(FAULTS_READ_MAX)
+    )
+    return connection.execute(query).all()
+
+
+def _addresses(connection: Connection, ids: Collection[int]) -> dict[int, str]:
+    """The first recipient of each of these sends that is still there."""
+    found = connection.execute(select(sends.c.id, sends.c.to_address).where(sends.c.id.in_(ids)))
+    return {row.id: row.to_address for row in found}
+
+
+def _of_call(row: Row[Any], address: str) -> Iterator[Fault]:
+    from posthouse.core.call_faults import faults_of_call
+
+    for one in faults_of_call(address, row.code, row.text, row.rule):
+        yield Fault(one.recipient, row.route, one.cause, one.code, one.text, row.ended_at, row.send_id)
 
 
 def end_slowdowns(connection: Connection, group: str, who: str, now: float) -> bool:

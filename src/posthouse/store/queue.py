@@ -14,6 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, literal, select, update
 
 from posthouse.core.lifecycle import Status
+from posthouse.core.refusals import in_full
 from posthouse.core.routing import RoutePlan
 from posthouse.core.sends import Attempt, Change, SendState
 from posthouse.core.suppression import SuppressionPolicy
@@ -142,7 +143,9 @@ class Queue:
         """What a call says against an address counts as if its message had come back."""
         bad = [(address, attempt) for attempt in tried for address in attempt.verdict.bad_addresses]
         wishes = [
-            self._suppression.hard_bounce(address, f"{attempt.verdict.code} {attempt.verdict.text}", attempt.route, now)
+            self._suppression.hard_bounce(
+                address, in_full(attempt.verdict.code, attempt.verdict.text), attempt.route, now
+            )
             for address, attempt in bad
         ]
         write_suppressions(connection, wishes, now)
