@@ -68,10 +68,6 @@ def _nothing_more(_: Mail, __: Options) -> Iterable[str]:
     return ()
 
 
-def _as_judged(verdict: Verdict, _: Any, __: OutgoingMessage) -> Verdict:
-    return verdict
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     """What tells one HTTP API from another."""
@@ -89,7 +85,7 @@ class Api:
     key_lifetime_s: float = 0.0  # how long it dedupes the key; 0 = it doesn't
     rules: Sequence[Rule] = ()  # what it means otherwise than the general rules say; asked before them
     message_id: str = "id"  # where the answer has it: `messages.0.id` or `header:x-message-id`
-    complete: Callable[[Verdict, Any, OutgoingMessage], Verdict] = _as_judged  # an acceptance, with the answer's JSON
+    complete: Callable[[Verdict, Any, OutgoingMessage], Verdict] | None = None  # an acceptance, with the answer's JSON
     look_up: LookUpCall | LookUpSteps | None = None
     batch: BatchCall | None = None  # several messages by one call, where they may differ in everything
     log: ProviderLog | None = None  # what became of messages, where it can be read
@@ -256,7 +252,12 @@ class ApiProvider:
         """An acceptance with all that its answer has; any other verdict as it is."""
         if verdict.outcome is not Outcome.ACCEPTED:
             return verdict
-        return self._api.complete(self._with_message_id(verdict, answer), read_json(_text(answer)), message)
+        if verdict.message_id is None:
+            said = f"the answer has no message id at {self._api.message_id}"
+            raw = raw_of(_text(answer), self._credential.secrets)
+            verdict = replace(verdict, text=verdict.text or said, raw=raw)
+        complete = self._api.complete
+        return verdict if complete is None else complete(verdict, read_json(_text(answer)), message)
 
     def _lost(self, mail: Mail) -> list[str]:
         options = own_options(mail.options, self._facts)
@@ -264,13 +265,6 @@ class ApiProvider:
             f"options: {place} says who gets the message or which one it is" for place in self._api.body.taken(options)
         )
         return [*self._room.lost(mail), *replaced, *self._api.refuses(mail, options)]
-
-    def _with_message_id(self, verdict: Verdict, answer: HttpAnswer) -> Verdict:
-        where, text = self._api.message_id, _text(answer)
-        if (message_id := message_id_in(answer.headers, text, where)) is not None:
-            return replace(verdict, message_id=message_id)
-        said = f"the answer has no message id at {where}"
-        return replace(verdict, text=verdict.text or said, raw=raw_of(text, self._credential.secrets))
 
     async def _ask(self, question: Question) -> Question | LookUp:
         """One call of a look-up: what it says, or the next one."""
@@ -331,14 +325,16 @@ class ApiProvider:
         return verdict, answer
 
     def _judged(self, answer: HttpAnswer) -> Verdict:
+        text = _text(answer)
         return judge(
             answer.status,
             answer.headers,
-            _text(answer),
+            text,
             answer.complete,
             self._now(),
             extra_rules=self._api.rules,
             secrets=self._credential.secrets,
+            message_id=message_id_in(answer.headers, text, self._api.message_id),
         )
 
 

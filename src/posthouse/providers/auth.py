@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from posthouse.errors import ConfigError
@@ -25,8 +25,11 @@ class LetIn:
 
     def admitted(self, request: HttpRequest, now: float) -> HttpRequest:
         """The call with what lets it in."""
+        if not (self.sign or self.headers):
+            return request
         signature = self.sign(request, now) if self.sign else {}
-        return replace(request, headers={**request.headers, **self.headers, **signature})
+        headers = {**request.headers, **self.headers, **signature}
+        return HttpRequest(request.method, request.url, headers, request.body, request.answer_bytes_max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from posthouse.core.policy import RouteFacts
 
 def own_options(options: Mapping[str, Mapping[str, Any]], facts: RouteFacts) -> dict[str, Any]:
     """Those for this route: its provider's, with those under its own name laid over them."""
+    if not options:
+        return {}
     return merged(options.get(facts.kind, {}), options.get(facts.name, {}))
 
 

@@ -27,7 +27,8 @@ LANES_AGE_MAX_S: Final = 0.5
 """While lanes keep filling their share, they are looked for anew only this often."""
 
 GATHER_S: Final = 0.005
-"""Slots that become free within this time are filled by one claim: a row costs the database little, a claim much."""
+"""Slots that become free within this time are filled by one claim, unless half are free before: a row costs the
+database little, a claim much."""
 
 PACED_WAIT_MAX_S: Final = 5.0
 """A lane without leave rests for at most this long: others may give back what they had."""
@@ -104,7 +105,7 @@ class Dispatcher:
     async def _wait(self, wait_s: float) -> None:
         """Until a slot becomes free, or this long at most; spread, so that many workers don't ask at once."""
         if wait_s <= GATHER_S:
-            await asyncio.sleep(wait_s)
+            await self._routes.gather(wait_s)
             return
         if self._stopping:
             return
@@ -140,7 +141,7 @@ class Dispatcher:
     def _next_wait(self, claimed: int, full: int) -> float:
         if full:
             self._idle_rounds = 0
-            return GATHER_S if self._routes.used else 0.0
+            return GATHER_S
         if claimed or self._routes.used:
             self._idle_rounds = 0
         else:

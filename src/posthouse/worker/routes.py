@@ -71,6 +71,7 @@ class Routes:
         self._places = places
         self.health: dict[str, RouteHealth] = {}
         self.freed = asyncio.Event()  # set whenever a slot becomes free; whoever waits for it clears it
+        self._half_free = asyncio.Event()  # set when of a route at work half is free again
         self._control = control
         self._access = access
         self._alarm = alarm
@@ -97,11 +98,31 @@ class Routes:
         finally:
             self._used[route] -= 1
             self.freed.set()
+            if not self._half_free.is_set() and self._is_half_free(route):
+                self._half_free.set()
 
     def free(self, route: str) -> int:
-        """How many sends to claim for the route now: what it has room for and takes well."""
-        takes_well = self._adaptive[route].allowed(self.facts[route].concurrency)
-        return max(0, min(self.room(route), takes_well - self._used[route]))
+        """How many sends to claim for the route now: what it has room for and takes well, at most half of that at
+        once. So there are calls under way while the other half is claimed."""
+        takes_well = self._takes_well(route)
+        half = max(takes_well - takes_well // 2, self.facts[route].batch_max)
+        return max(0, min(self.room(route), takes_well - self._used[route], half))
+
+    async def gather(self, longest_s: float) -> None:
+        """Until half of a route at work is free, so that a claim is worth its price; or so long at most."""
+        at_work = [route for route in self.facts if self._used[route]]
+        if not at_work or any(map(self._is_half_free, at_work)):
+            return
+        self._half_free.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                await self._half_free.wait()
+
+    def _is_half_free(self, route: str) -> bool:
+        return self._used[route] <= self._takes_well(route) // 2
+
+    def _takes_well(self, route: str) -> int:
+        return self._adaptive[route].allowed(self.facts[route].concurrency)
 
     def room(self, route: str) -> int:
         """How many calls may start on the route now."""
