@@ -21,7 +21,7 @@ LADDER: Final = (
     ("core",),
     ("unsubscribe",),  # what messages carry, and the web server takes back
     ("config",),
-    ("process_settings", "group_settings"),
+    ("process_settings", "group_settings", "setting_faults"),
     ("setting_values",),  # a sender is an address of the message model
     ("email",),
     ("raw", "fields", "content"),

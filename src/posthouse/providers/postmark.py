@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 from pydantic import Field
@@ -30,7 +30,7 @@ from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.postmark_events import PostmarkWebhookSettings
 from posthouse.providers.postmark_lists import postmark_lists
 from posthouse.providers.postmark_log import postmark_log
-from posthouse.setting_values import Duration, PositiveDuration
+from posthouse.setting_values import Duration, PositiveDuration, text_of_form
 
 KIND: Final = "postmark"
 
@@ -62,13 +62,15 @@ BODY: Final = {
 }
 
 
+_STREAM: Final = text_of_form(r"[a-z0-9][a-z0-9_-]*", "a stream's id such as outbound: a-z, 0-9, _ and -")
+
+
 class PostmarkSettings(PostmarkWebhookSettings):
     """`[routes.NAME]` with `provider = "postmark"`."""
 
     url: UrlValue = Field("https://api.postmarkapp.com", description="Where the API is.")
-    message_stream: str = Field(
+    message_stream: Annotated[str, _STREAM] = Field(
         "outbound",
-        pattern=r"^[a-z0-9][a-z0-9_-]*$",
         description=(
             "The message stream that mail goes out by, and is asked for in. Change it only while no send's outcome is "
             "unknown."

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator
 
-from posthouse.config import config_error
+from posthouse.setting_faults import config_error
 
 Report = Literal["never", "success", "failure", "delay"]
 
@@ -64,5 +64,5 @@ def refused_options(table: Mapping[str, Any]) -> list[str]:
     try:
         SmtpOptions.model_validate(table)
     except ValidationError as error:
-        return [str(config_error(error, SmtpOptions, prefix="options"))]
+        return [str(fault) for fault in config_error(error, SmtpOptions, prefix="options").faults]
     return []
