@@ -17,7 +17,7 @@ from pydantic import Field
 from posthouse.core.answers import Answer, Rule, said
 from posthouse.core.outcome import Found, LookUp, Outcome, Remainder, Subject, Verdict
 from posthouse.providers.answer_paths import ABSENT, as_id, at
-from posthouse.providers.api import Api, LookUpCall, Options
+from posthouse.providers.api import Api, LookUpCall, Options, answered
 from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.auth import in_header
 from posthouse.providers.batch import BatchCall
@@ -161,10 +161,10 @@ def _found(answer: Answer, document: Any, message: OutgoingMessage) -> LookUp | 
     if not isinstance(messages, list):
         return None
     if not messages:
-        return LookUp(Found.MISSING, text="200") if at(document, "TotalCount") == 0 else None
+        return LookUp(Found.MISSING, text=answered(answer)) if at(document, "TotalCount") == 0 else None
     if at(messages, "0.Metadata") is not ABSENT and at(messages, f"0.Metadata.{OUR_ID}") != message.idempotency_key:
         return None
-    return LookUp(Found.ACCEPTED, as_id(at(messages, "0.MessageID")), text="200")
+    return LookUp(Found.ACCEPTED, as_id(at(messages, "0.MessageID")), text=answered(answer))
 
 
 def _results(document: Any, messages: Sequence[OutgoingMessage]) -> Sequence[Answer | None] | None:
