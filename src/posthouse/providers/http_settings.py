@@ -172,6 +172,16 @@ class HttpSettings(ApiSettings):
         Body(value, info.data.get("address_format", "text"))
         return value
 
+    @property
+    def has_credential(self) -> bool:
+        """Its further headers may hold one."""
+        return self.auth != "none" or bool(self.headers)
+
+    @property
+    def addresses(self) -> dict[str, str | None]:
+        """Where calls go, by setting."""
+        return {**super().addresses, "look_up_url": self.look_up_url}
+
     def clashes(self) -> Iterator[Clash]:
         """What lets us in, what is asked, and what the body carries fit together."""
         yield from super().clashes()
