@@ -514,7 +514,7 @@ def test_a_message_whose_answer_was_lost_is_never_repeated_before_its_type_says_
     on_unknown: str, calls: int, status: str
 ) -> None:
     async def scene(stage: Stage) -> None:
-        own = {**OWN, "url": "http://ses.example", "api_key": None, "auth": None, "idempotency_header": None}
+        own = {**OWN, "url": "https://ses.example", "api_key": None, "auth": None, "idempotency_header": None}
         stage.configure({"main": own}, {"default": {"on_unknown": on_unknown, "unknown_wait": "60s"}})
         server = PlayedSes()
         stage.transports["main"] = server
