@@ -141,6 +141,17 @@ def test_the_time_line_tells_what_was_heard_of_a_send() -> None:
     assert standing(story) == "accepted by main, bounced"
 
 
+def test_an_event_of_somebody_whom_the_email_was_not_for_says_whose_it_is() -> None:
+    story = make_story(status="accepted", recipients='["Ada@Example.com"]')
+    story.events.append(event(NOW + 1, "delivered"))
+    story.events.append(event(NOW + 2, "bounced", recipient="mallory@elsewhere.example"))
+    assert told(story)[2:] == [
+        "  14:02:12.5  heard from main  delivered",
+        "  14:02:13.5  heard from main  bounced",
+        "              to mallory@elsewhere.example",
+    ]
+
+
 def test_of_several_recipients_an_event_names_its_own() -> None:
     story = make_story(status="accepted", recipients='["ada@example.com", "bob@example.com"]')
     story.events.append(event(NOW + 1, "clicked", recipient="bob@example.com", url="https://shop.example/7"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+from posthouse.address import fold
 from posthouse.cli.moments import coming, duration
 from posthouse.cli.standing import limit_words, route_words, switch_words
 from posthouse.core.delivery import Delivery
@@ -90,8 +91,8 @@ def timeline(story: Story) -> list[Entry]:
     calls = iter(range(1, len(story.attempts) + 1))
     entries = [Entry(send["created_at"], "asked for", said=_asked_for(send))]
     entries += [_attempt(row, next(calls) if row["via"] in CALLS else 0) for row in story.attempts]
-    several = len(json.loads(send["recipients"])) > 1
-    entries += [_event(row, row["recipient"] if several else "") for row in story.events]
+    recipients = [fold(each) for each in json.loads(send["recipients"])]
+    entries += [_event(row, "" if [row["recipient"]] == recipients else row["recipient"]) for row in story.events]
     entries += [_intervention(row) for row in story.audit]
     entries.sort(key=lambda entry: entry.at)
     if (status := Status(send["status"])) in TERMINAL - {Status.ACCEPTED}:
