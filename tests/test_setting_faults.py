@@ -7,13 +7,12 @@ import re
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from posthouse.config import Config, RouteSettings, parse_config
 from posthouse.errors import ConfigError
 from posthouse.providers.http_client import AiohttpTransport
 from posthouse.providers.registry import PROVIDERS, build_provider, of_each_route, own_faults
-from posthouse.setting_faults import config_error
+from posthouse.setting_faults import validated
 from posthouse.setting_values import Settings
 
 SWORDFISH = "swordfish"
@@ -40,9 +39,9 @@ def _below(table: type[Settings]) -> list[type[Settings]]:
 
 def faults_of(table: type[Settings], document: dict[str, Any]) -> list[ConfigError]:
     try:
-        table.model_validate(document)
-    except ValidationError as error:
-        return list(config_error(error, table, "here").faults)
+        validated(table, document, "here")
+    except ConfigError as error:
+        return list(error.faults)
     return []
 
 
@@ -109,6 +108,20 @@ def test_all_that_does_not_go_together_is_told_at_once() -> None:
         "routes.main.dkim_selector: is missing: dkim_domain, dkim_selector and dkim_key go together",
         "routes.main.dkim_key: is missing: dkim_domain, dkim_selector and dkim_key go together",
     ]
+
+
+def test_an_unknown_name_does_not_hide_what_does_not_go_together() -> None:
+    own = {"provider": "http", "url": "http://api.example.com", "timout": "5s", "idempotency_lifetime": "1h"}
+
+    assert [fault.partition(": ")[0] for fault in faults({"main": own})] == [
+        "routes.main.timout",
+        "routes.main.url",
+        "routes.main.api_key",
+        "routes.main.idempotency_lifetime",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"database": "sqlite://", "worker": {"x": 1, "poll_min": "2s"}, "types": {"t": {"y": 1}}})
+    assert [fault.setting for fault in caught.value.faults] == ["types.t.y", "worker.x", "worker.poll_min"]
 
 
 def test_every_table_of_the_file_is_told_of_at_once() -> None:

@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -23,7 +23,7 @@ from posthouse.group_settings import HealthSettings as HealthSettings
 from posthouse.process_settings import MailboxSettings as MailboxSettings
 from posthouse.process_settings import WebSettings as WebSettings
 from posthouse.process_settings import WorkerSettings as WorkerSettings
-from posthouse.setting_faults import config_error, nearest
+from posthouse.setting_faults import nearest, validated
 from posthouse.setting_values import (
     Clash,
     Duration,
@@ -437,10 +437,7 @@ def parse_config(
     merged = dict(document)
     if url := environment.get("POSTHOUSE_DATABASE"):
         merged["database"] = url
-    try:
-        config = Config.model_validate(merged)
-    except ValidationError as error:
-        raise config_error(error, Config) from None
+    config = validated(Config, merged)
     try:
         make_url(config.database_url)
     except (ArgumentError, ValueError):  # a ValueError quotes what it took for the port, perhaps the password

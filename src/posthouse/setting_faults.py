@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 import typing
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -47,12 +48,40 @@ _BOUNDS: Final = {
 }
 
 
-def config_error(
-    error: ValidationError, model: type[BaseModel], prefix: str = "", beside: Collection[str] = ()
-) -> ConfigError:
-    """Everything that is wrong, as one ConfigError. `beside` are names that the same table may have as well."""
-    faults = [fault for each in error.errors() for fault in _faults(each, model, prefix, beside)]
-    return ConfigError.together(faults)
+Table = TypeVar("Table", bound=BaseModel)
+Place = tuple[int | str, ...]
+
+
+def validated(model: type[Table], document: Any, prefix: str = "", beside: Collection[str] = ()) -> Table:
+    """The settings in a decoded document. Raises a ConfigError that tells of everything that is wrong.
+
+    `prefix` is where the document stands; `beside` are names that the same table may have as well.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        found = error.errors()
+    unknown = [each["loc"] for each in found if each["type"] == "extra_forbidden"]
+    if len(unknown) == len(found):  # what doesn't go together is looked for only where nothing else is wrong
+        try:
+            model.model_validate(_without(document, unknown))
+        except ValidationError as error:
+            found += error.errors()
+    raise ConfigError.together(fault for each in found for fault in _faults(each, model, prefix, beside))
+
+
+def _without(document: Any, places: Collection[Place]) -> Any:
+    """A document without what stands at these places."""
+    if not isinstance(document, Mapping):
+        return document
+    deeper: dict[int | str, list[Place]] = defaultdict(list)
+    for first, *rest in places:
+        deeper[first].append(tuple(rest))
+    return {
+        name: _without(value, deeper[name]) if name in deeper else value
+        for name, value in document.items()
+        if () not in deeper.get(name, ())
+    }
 
 
 def nearest(word: str, words: Collection[str]) -> str:
@@ -120,7 +149,7 @@ def _purpose(table: type[BaseModel], name: str) -> str:
     return f" ({first[:1].lower()}{first[1:]})" if first else ""
 
 
-def _table_at(model: type[BaseModel], place: tuple[int | str, ...]) -> type[BaseModel]:
+def _table_at(model: type[BaseModel], place: Place) -> type[BaseModel]:
     """The table that the last name of a place stands in."""
     parts = iter(place[:-1])
     for part in parts:

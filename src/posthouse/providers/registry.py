@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import ValidationError
-
 from posthouse.config import RouteSettings, Settings
 from posthouse.errors import ConfigError
 from posthouse.providers.api import Api, ApiProvider
 from posthouse.providers.api_settings import CallSettings
 from posthouse.providers.port import Provider
 from posthouse.providers.transport import TransportFactory, TransportOptions
-from posthouse.setting_faults import config_error
+from posthouse.setting_faults import validated
 
 if TYPE_CHECKING:
     from posthouse.providers.smtp_wire import Connect
@@ -190,10 +188,7 @@ def _configured(name: str, route: RouteSettings) -> tuple[ProviderKind, Settings
 
 
 def _own_settings(name: str, kind: ProviderKind, own: Mapping[str, Any]) -> Settings:
-    try:
-        return kind.settings.model_validate(own)
-    except ValidationError as error:
-        raise config_error(error, kind.settings, f"routes.{name}", RouteSettings.model_fields) from None
+    return validated(kind.settings, own, f"routes.{name}", RouteSettings.model_fields)
 
 
 def own_faults(document: Mapping[str, Any]) -> Iterator[ConfigError]:
