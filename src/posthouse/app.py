@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from posthouse import outbox
-from posthouse.config import Config, load_config
+from posthouse.config import Config, parse_config, read_document
 from posthouse.core.canary import canaries, canary_policies
 from posthouse.core.cap_policy import CapPolicy, cap_policy
 from posthouse.core.group_health import health_policy
@@ -36,7 +36,7 @@ from posthouse.core.suppression import suppression_policy
 from posthouse.core.switches import Switches
 from posthouse.errors import ConfigError, InvalidEmail
 from posthouse.providers.port import Provider
-from posthouse.providers.registry import SMTP, build_provider, build_webhook
+from posthouse.providers.registry import SMTP, build_provider, build_webhook, of_each_route, own_faults
 from posthouse.providers.transport import Transport, TransportOptions
 from posthouse.store.database import Database, open_database
 from posthouse.store.migrate import check
@@ -82,11 +82,20 @@ def new_seed() -> int:
     return random.randrange(SEEDS)  # noqa: S311  # draws faults, keeps no secrets
 
 
+def read_config(path: str | Path | None = None) -> Config:
+    """As `load_config`. What providers refuse of their own settings is told with what is wrong elsewhere."""
+    document, folder = read_document(path)
+    try:
+        return parse_config(document, folder=folder)
+    except ConfigError as error:
+        raise ConfigError.together([*error.faults, *own_faults(document)]) from None
+
+
 class Outbox(outbox.Outbox):
     """The outbox of a configuration: a Config, the path of a `posthouse.toml`, or None for the usual place."""
 
     def __init__(self, config: Config | str | Path | None = None) -> None:
-        app = App(config if isinstance(config, Config) else load_config(config))
+        app = App(config if isinstance(config, Config) else read_config(config))
         super().__init__(
             type_policies(app.config),
             app.providers(),
@@ -161,10 +170,11 @@ class App:
 
     def providers(self) -> dict[str, Provider]:
         """Every configured route's provider, new. Raises ConfigError."""
-        return {
-            name: build_provider(name, settings, transport_factory=open_transport, now=self.clock)
-            for name, settings in self.config.routes.items()
-        }
+        return of_each_route(self.config.routes, self.provider)
+
+    def provider(self, route: str) -> Provider:
+        """The provider of one of them, new. Raises ConfigError."""
+        return build_provider(route, self.config.routes[route], transport_factory=open_transport, now=self.clock)
 
     def run_worker(self) -> None:
         """One worker process, until SIGTERM or SIGINT. Raises ConfigError, SchemaError, DatabaseUnavailable."""
@@ -296,14 +306,15 @@ class App:
 
     def webhooks(self) -> dict[str, WebhookKeys]:
         """Every route whose webhooks can be verified, with what they are verified with. Raises ConfigError."""
+        built = of_each_route(self.config.routes, self.webhook)
+        return {name: keys for name, keys in built.items() if keys is not None}
+
+    def webhook(self, route: str) -> WebhookKeys | None:
+        """What the webhooks of one of them are verified with; None where there is nothing. Raises ConfigError."""
         from posthouse.providers.webhook_keys import WebhookKeys
 
-        built = {name: build_webhook(name, settings) for name, settings in self.config.routes.items()}
-        return {
-            name: WebhookKeys(f"routes.{name}", webhook, self.clock)
-            for name, webhook in built.items()
-            if webhook is not None
-        }
+        webhook = build_webhook(route, self.config.routes[route])
+        return None if webhook is None else WebhookKeys(f"routes.{route}", webhook, self.clock)
 
     def links(self) -> UnsubscribeLinks | None:
         """The links by which people unsubscribe; None where no type has one. Raises ConfigError."""

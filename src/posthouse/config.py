@@ -5,16 +5,15 @@ Every setting's documentation is its `description` here; `docs/configuration.md`
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -24,7 +23,9 @@ from posthouse.group_settings import HealthSettings as HealthSettings
 from posthouse.process_settings import MailboxSettings as MailboxSettings
 from posthouse.process_settings import WebSettings as WebSettings
 from posthouse.process_settings import WorkerSettings as WorkerSettings
+from posthouse.setting_faults import nearest, validated
 from posthouse.setting_values import (
+    Clash,
     Duration,
     PositiveDuration,
     PositiveSize,
@@ -42,6 +43,9 @@ PENDING_MAX: Final = 10_000_000
 """No cap is larger: more can't be counted every few seconds."""
 CANARY_TYPES: Final = "canary."
 """How the types of canaries begin, which are nobody else's."""
+
+EVERY_MIN_S: Final = 300.0
+"""No canary goes out, and no log is read, more often."""
 
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
@@ -133,19 +137,18 @@ class RouteSettings(Settings):
         """Only the fields declared here: a provider's own settings may hold a credential written in the file."""
         return [(name, getattr(self, name)) for name in type(self).model_fields]
 
-    @model_validator(mode="after")
-    def _connect_within_total(self) -> Self:
+    def clashes(self) -> Iterator[Clash]:
+        """A wait within another one, a burst without its rate, half a canary."""
         if self.connect_timeout > self.timeout:
-            raise ValueError("connect_timeout is longer than timeout")
+            yield "connect_timeout", "is longer than timeout, which it is a part of"
         if self.rate is not None and self.burst > self.rate[0]:
-            raise ValueError("burst is more than the rate allows in all of its time")
+            yield "burst", "is more than the rate allows in all of its time"
         if (self.canary_to is None) != (self.canary_every is None):
-            raise ValueError("canary_to and canary_every go together: give both or neither")
-        if self.canary_every is not None and self.canary_every < 300:
-            raise ValueError("canary_every is less than 5m")
-        if self.backfill_every is not None and self.backfill_every < 300:
-            raise ValueError("backfill_every is less than 5m")
-        return self
+            missing = "canary_to" if self.canary_to is None else "canary_every"
+            yield missing, "is missing: canary_to and canary_every go together, give both or neither"
+        for name, every_s in (("canary_every", self.canary_every), ("backfill_every", self.backfill_every)):
+            if every_s is not None and every_s < EVERY_MIN_S:
+                yield name, "is less than 5m"
 
 
 class ServiceSettings(Settings):
@@ -256,11 +259,10 @@ class OutboxSettings(Settings):
         ),
     )
 
-    @model_validator(mode="after")
-    def _something_to_be_full(self) -> Self:
+    def clashes(self) -> Iterator[Clash]:
+        """Nothing can be full without a cap."""
         if self.when_full == "shed" and self.max_pending is None:
-            raise ValueError('when_full = "shed" needs max_pending')
-        return self
+            yield "when_full", '"shed" needs max_pending'
 
 
 class SuppressionSettings(Settings):
@@ -360,8 +362,14 @@ class Config(Settings):
             return {**data, "types": {DEFAULT_TYPE: {}, **types} if isinstance(types, Mapping) else types}
         return data
 
-    @model_validator(mode="after")
-    def _names_and_references(self) -> Self:
+    def clashes(self) -> Iterator[Clash]:
+        """Names that none may have, and tables that need what others haven't."""
+        yield from self._wrong_names()
+        yield from self._wrong_routes()
+        yield from self._wrong_links()
+        yield from self._wrong_canaries()
+
+    def _wrong_names(self) -> Iterator[Clash]:
         tables: dict[str, Mapping[str, Settings]] = {
             "routes": self.routes,
             "types": self.types,
@@ -371,40 +379,43 @@ class Config(Settings):
         for table, names in tables.items():
             for name in names:
                 if not re.fullmatch(NAME_PATTERN, name):
-                    raise ConfigError(
-                        f"{table}.{name}", "a name has small letters, digits and . _ - (at most 63 characters)"
-                    )
+                    yield f"{table}.{name}", "a name has small letters, digits and . _ - (at most 63 characters)"
+        for name in filter(lambda name: name.startswith(CANARY_TYPES), self.types):
+            yield f"types.{name}", f"{CANARY_TYPES}… is the type of canaries; take another name"
+
+    def _wrong_routes(self) -> Iterator[Clash]:
         named = [(f"types.{name}.routes", route) for name, type_ in self.types.items() for route in type_.routes]
         named += [(f"mailboxes.{name}.route", box.route) for name, box in self.mailboxes.items() if box.route]
         for setting, route in named:
             if route not in self.routes:
-                raise ConfigError(setting, f"{route!r} is not a route{_nearest(route, self.routes)}")
-        return self
+                yield setting, f"{route!r} is not a route{nearest(route, self.routes)}"
 
-    @model_validator(mode="after")
-    def _links(self) -> Self:
+    def _wrong_links(self) -> Iterator[Clash]:
         for name in (name for name, type_ in self.types.items() if type_.unsubscribe):
             if self.types[name].category != "marketing":
                 reason = "stops `marketing` mail alone; with this category the link would do nothing"
-                raise ConfigError(f"types.{name}.unsubscribe", reason)
-            if not self.web.has_unsubscribe_links:
-                raise ConfigError(f"types.{name}.unsubscribe", "needs web.public_url and web.unsubscribe_secrets")
-        return self
+                yield f"types.{name}.unsubscribe", reason
+            elif not self.web.has_unsubscribe_links:
+                yield f"types.{name}.unsubscribe", "needs web.public_url and web.unsubscribe_secrets"
 
-    @model_validator(mode="after")
-    def _canaries(self) -> Self:
+    def _wrong_canaries(self) -> Iterator[Clash]:
         for name in (name for name, route in self.routes.items() if route.canary_to is not None):
             if self.sender is None:
-                raise ConfigError(f"routes.{name}.canary_to", "needs a `sender` at the top of the file")
+                yield f"routes.{name}.canary_to", "needs a `sender` at the top of the file"
             if not re.fullmatch(NAME_PATTERN, CANARY_TYPES + name):
-                raise ConfigError(f"routes.{name}", "the name of a route with canary_to has at most 56 characters")
-        for name in filter(lambda name: name.startswith(CANARY_TYPES), self.types):
-            raise ConfigError(f"types.{name}", f"{CANARY_TYPES}… is the type of canaries; take another name")
-        return self
+                yield f"routes.{name}", "the name of a route with canary_to has at most 56 characters"
 
 
 def load_config(path: str | Path | None = None, *, environment: Mapping[str, str] = os.environ) -> Config:
     """Reads the file at `path`, else at `POSTHOUSE_CONFIG`, else `posthouse.toml` here. Raises ConfigError."""
+    document, folder = read_document(path, environment=environment)
+    return parse_config(document, folder=folder, environment=environment)
+
+
+def read_document(
+    path: str | Path | None = None, *, environment: Mapping[str, str] = os.environ
+) -> tuple[dict[str, Any], Path]:
+    """What stands in that file, and its folder. Raises ConfigError."""
     place = Path(path or environment.get("POSTHOUSE_CONFIG") or CONFIG_FILE)
     try:
         document = tomllib.loads(place.read_text(encoding="utf-8"))
@@ -416,7 +427,7 @@ def load_config(path: str | Path | None = None, *, environment: Mapping[str, str
         raise ConfigError("", f"{place} can't be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError("", f"{place} is not TOML: {error}") from None
-    return parse_config(document, folder=place.parent, environment=environment)
+    return document, place.parent
 
 
 def parse_config(
@@ -426,49 +437,9 @@ def parse_config(
     merged = dict(document)
     if url := environment.get("POSTHOUSE_DATABASE"):
         merged["database"] = url
-    try:
-        config = Config.model_validate(merged)
-    except ValidationError as error:
-        raise config_error(error, Config) from None
+    config = validated(Config, merged)
     try:
         make_url(config.database_url)
     except (ArgumentError, ValueError):  # a ValueError quotes what it took for the port, perhaps the password
         raise ConfigError("database", "is not a database URL such as sqlite:///posthouse.db") from None
     return config.model_copy(update={"templates": folder / config.templates})
-
-
-def config_error(error: ValidationError, model: type[BaseModel], prefix: str = "") -> ConfigError:
-    """The first thing that is wrong, as a ConfigError that names the setting and says what to do."""
-    first = error.errors()[0]
-    setting = ".".join([*filter(None, [prefix]), *(str(part) for part in first["loc"])])
-    if first["type"] == "extra_forbidden":
-        return ConfigError(
-            setting, f"there is no such setting{_nearest(str(first['loc'][-1]), _names(model, first['loc']))}"
-        )
-    if first["type"] == "missing":
-        return ConfigError(setting, "is missing")
-    message = first["msg"].removeprefix("Value error, ")
-    return ConfigError(setting, message[:1].lower() + message[1:])
-
-
-def _names(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    tables: dict[str, type[BaseModel]] = {
-        "types": TypeSettings,
-        "services": ServiceSettings,
-        "groups": GroupSettings,
-        "mailboxes": MailboxSettings,
-        "health": HealthSettings,
-        "outbox": OutboxSettings,
-        "worker": WorkerSettings,
-        "web": WebSettings,
-        "alerts": AlertSettings,
-        "suppression": SuppressionSettings,
-        "retention": RetentionSettings,
-    }
-    table = tables.get(str(place[0]), model) if len(place) > 1 else model
-    return list(table.model_fields)
-
-
-def _nearest(word: str, words: Mapping[str, Any] | list[str]) -> str:
-    near = difflib.get_close_matches(word, list(words), n=1)
-    return f"; did you mean {near[0]!r}?" if near else (f" (there are: {', '.join(words)})" if words else "")

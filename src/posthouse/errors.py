@@ -5,6 +5,7 @@ Expected outcomes of a send are values (`core.outcome`), never exceptions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 
@@ -82,12 +83,28 @@ class OperatorError(PosthouseError):
 
 
 class ConfigError(OperatorError):
-    """A setting is missing or wrong. `setting` is its dotted name, such as `routes.main.timeout`."""
+    """A setting is missing or wrong. `setting` is its dotted name, such as `routes.main.timeout`.
 
-    def __init__(self, setting: str, reason: str) -> None:
+    `others` are what else was found to be wrong with it; the text has a line for each.
+    """
+
+    def __init__(self, setting: str, reason: str, others: Sequence[ConfigError] = ()) -> None:
         self.setting = setting
         self.reason = reason
-        super().__init__(f"{setting}: {reason}" if setting else reason)
+        self.others = tuple(others)
+        said = f"{setting}: {reason}" if setting else reason
+        super().__init__("\n".join([said, *(str(other) for other in others)]))
+
+    @classmethod
+    def together(cls, faults: Iterable[ConfigError]) -> ConfigError:
+        """One error that tells of all of these; at least one."""
+        first, *others = (single for fault in faults for single in fault.faults)
+        return cls(first.setting, first.reason, others)
+
+    @property
+    def faults(self) -> tuple[ConfigError, ...]:
+        """Each by itself, in the order in which they were found."""
+        return ConfigError(self.setting, self.reason), *self.others
 
 
 class DatabaseUnavailable(OperatorError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterator
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from posthouse.setting_values import RateValue, Settings, Share
+from posthouse.setting_values import Clash, RateValue, Settings, Share
 
 
 class GroupSettings(Settings):
@@ -36,8 +36,8 @@ class HealthSettings(Settings):
         ),
     )
 
-    @model_validator(mode="after")
-    def _something_to_be_bad(self) -> Self:
-        if not (self.pushed_back and self.complaints):
-            raise ValueError("0% would slow every group; to slow none, write slow_down = false")
-        return self
+    def clashes(self) -> Iterator[Clash]:
+        """A part that nothing is below."""
+        for name, share in (("pushed_back", self.pushed_back), ("complaints", self.complaints)):
+            if not share:
+                yield name, "0% would slow every group; to slow none, write slow_down = false"

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from posthouse.setting_values import FolderName, PositiveDuration, PositiveSize, SecretValue, SenderValue, Settings
+from posthouse.setting_values import (
+    Clash,
+    FolderName,
+    PositiveDuration,
+    PositiveSize,
+    SecretValue,
+    SenderValue,
+    Settings,
+    text_of_form,
+)
+
+_PUBLIC_URL: Final = text_of_form(
+    r"https?://[^\s/?#]+(/[^\s?#]*)?", "an address such as https://mail.shop.example, without ? and #"
+)
 
 LINKABLE_URL: Final = re.compile(r"https://[\w.:\[\]-]+(/[\w.~/%-]*)?", re.ASCII)
 """What can begin a link in a header: RFC 8058 section 3.1 takes HTTPS alone."""
@@ -38,13 +52,12 @@ class WorkerSettings(Settings):
         description="How often to look for dead workers, ended lives, dependencies and unknown outcomes.",
     )
 
-    @model_validator(mode="after")
-    def _beats_before_death(self) -> Self:
+    def clashes(self) -> Iterator[Clash]:
+        """Beats come before death, and the shortest wait is no longer than the longest."""
         if self.heartbeat * 3 > self.dead_after:
-            raise ValueError("dead_after must be at least three heartbeats")
+            yield "dead_after", "must be at least three heartbeats"
         if self.poll_min > self.poll_max:
-            raise ValueError("poll_min is longer than poll_max")
-        return self
+            yield "poll_min", "is longer than poll_max"
 
 
 class MailboxSettings(Settings):
@@ -79,9 +92,8 @@ class WebSettings(Settings):
         "127.0.0.1", description="Where it listens. Put it behind a server that speaks TLS with the world."
     )
     port: int = Field(8026, ge=0, le=65535, description="The port; `0` for any free one.")
-    public_url: str | None = Field(
+    public_url: Annotated[str, _PUBLIC_URL] | None = Field(
         None,
-        pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$",
         description=(
             "Where the world reaches it, such as `https://mail.shop.example`; it tells at its start which address each "
             "provider is to call, and links in messages begin with it. Default: where it listens."
@@ -114,15 +126,14 @@ class WebSettings(Settings):
         """Whether messages can have a link by which people unsubscribe."""
         return self.public_url is not None and bool(self.unsubscribe_secrets)
 
-    @model_validator(mode="after")
-    def _linkable(self) -> Self:
+    def clashes(self) -> Iterator[Clash]:
+        """What links need to be of use."""
         url = self.public_url or ""
         if self.unsubscribe_secrets and not LINKABLE_URL.fullmatch(url):
-            raise ValueError("unsubscribe_secrets need a public_url such as https://mail.shop.example, in ASCII")
+            yield "unsubscribe_secrets", "need a public_url such as https://mail.shop.example, in ASCII"
         if self.unsubscribe_secrets and len(url) > LINKABLE_URL_CHARS_MAX:
-            raise ValueError(f"a public_url for links has at most {LINKABLE_URL_CHARS_MAX} characters")
+            yield "public_url", f"has at most {LINKABLE_URL_CHARS_MAX} characters where links begin with it"
         if self.unsubscribe_mailto is not None and not self.unsubscribe_secrets:
-            raise ValueError("unsubscribe_mailto stands beside the link: give unsubscribe_secrets as well")
+            yield "unsubscribe_mailto", "stands beside the link: give unsubscribe_secrets as well"
         if self.unsubscribe_mailto is not None and not self.unsubscribe_mailto.email.isascii():
-            raise ValueError("unsubscribe_mailto must be in ASCII, with its domain as xn--…")
-        return self
+            yield "unsubscribe_mailto", "must be in ASCII, with its domain as xn--…"

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from posthouse.address import Address
 from posthouse.errors import ConfigError, InvalidEmail
+
+Clash = tuple[str, str]
+"""The setting to change, and what is wrong with it next to the others."""
+
+
+class Clashes(ValueError):
+    """All that doesn't go together in one table of settings."""
+
+    def __init__(self, clashes: Sequence[Clash]) -> None:
+        self.clashes = tuple(clashes)
+        super().__init__("; ".join(f"{setting}: {reason}" for setting, reason in clashes))
 
 
 class Settings(BaseModel):
     """Any table of settings: unknown names are refused, values are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
+
+    def clashes(self) -> Iterator[Clash]:
+        """Settings of this table that don't go together, though each by itself could be."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if clashes := tuple(self.clashes()):
+            raise Clashes(clashes)
+        return self
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -135,6 +157,18 @@ def _sender(value: object) -> Address:
         return Address.parse(str(value), "sender")
     except InvalidEmail as error:
         raise ValueError(error.reason) from None
+
+
+def text_of_form(form: str, example: str) -> AfterValidator:
+    """Text that has a form all through; what hasn't is told what it has to be like."""
+    pattern = re.compile(form)
+
+    def checked(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(f"is not {example}")
+        return value
+
+    return AfterValidator(checked)
 
 
 def _domain(value: object) -> str:

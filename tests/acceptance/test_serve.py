@@ -84,7 +84,7 @@ def delivered(our_id: str) -> Any:
 
 def test_an_event_says_what_became_of_a_send_whose_answer_was_lost(on_sqlite: Installation, silent: Silent) -> None:
     on_sqlite.configure({"main": route(silent.url)})
-    on_sqlite.enqueue([email(1)])
+    on_sqlite.enqueue([email(1, to="ada@example.com")])
     worker = on_sqlite.worker()
     on_sqlite.until_status({"unknown": 1})
     our_id = silent.taken[0]["tags"][0]["value"]

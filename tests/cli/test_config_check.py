@@ -90,7 +90,7 @@ def test_missing_tables_and_a_wrong_route_are_told_at_once(empty_shell: Shell) -
     found = wrong(empty_shell)
 
     assert "posthouse migrate" in found["database"]
-    assert "api_key is missing" in found["routes.main"]
+    assert "is missing" in found["routes.main.api_key"]
 
 
 def test_a_database_that_is_away_ends_with_3_and_the_rest_is_told_all_the_same(ready: Shell) -> None:
@@ -152,6 +152,31 @@ def test_a_wrong_file_is_told_like_everywhere_else(empty_shell: Shell) -> None:
 
     assert ran.code == 2
     assert "posthouse.toml is not TOML" in ran.err
+
+
+def test_all_that_is_wrong_with_all_tables_and_routes_is_told_at_once(ready: Shell) -> None:
+    other = ROUTE.replace("routes.main", "routes.other").replace("https://", "")
+    ready.configure(f'sender = "shop"\ndatabase = "sqlite:///posthouse.db"\n{ROUTE}timeout = 5\n{other}auht = "none"\n')
+
+    found = wrong(ready)
+
+    assert set(found) == {
+        "sender", "routes.main.timeout", "routes.main.api_key", "routes.other.url", "routes.other.auht"
+    }  # fmt: skip
+    ran = ready.run("worker")
+    assert (ran.code, {line.split(": ")[1] for line in ran.err.splitlines() if "try:" not in line}) == (2, set(found))
+    failed = ready.json("status", code=2)
+    assert {fault["setting"]: fault["text"] for fault in failed["faults"]} == found
+
+
+def test_a_wrong_route_hides_nothing_of_the_others(ready: Shell) -> None:
+    other = ROUTE.replace("routes.main", "routes.other")
+    ready.configure(f'database = "sqlite:///posthouse.db"\n{ROUTE}auht = "none"\n{other}api_key = "env:NO_SUCH_KEY"\n')
+
+    assert set(wrong(ready)) == {"routes.main.auht", "routes.main.api_key", "routes.other.api_key"}
+    ran = ready.run("worker")
+    assert ran.code == 2
+    assert "did you mean 'auth'?" in ran.err
 
 
 def test_words_tell_the_level_first(ready: Shell) -> None:

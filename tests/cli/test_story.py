@@ -79,7 +79,7 @@ def test_the_time_line_tells_everything_in_its_order() -> None:
     story = make_story(
         attempt(NOW + 1, "transient", code="503", text="Service unavailable"),
         attempt(NOW + 6, "unknown", code="read_timeout", text="no answer within the timeout", took_s=15.0),
-        attempt(NOW + 25, "unknown", via="look-up", code="look_up_missing", text="404", took_s=0.01),
+        attempt(NOW + 25, "unknown", via="look-up", code="look_up_missing", text="it answered 404", took_s=0.01),
         attempt(NOW + 30, "accepted", via="replay", code="200", message_id="m-1", took_s=0.05),
         audit=({"at": NOW + 28, "who": "ada@desk", "action": "reconcile", "detail": ""},),
         status="accepted",
@@ -94,7 +94,7 @@ def test_the_time_line_tells_everything_in_its_order() -> None:
         "  14:02:17.5  attempt 2 on main            unknown read_timeout  15.0 s",
         "              no answer within the timeout",
         "  14:02:36.5  asked main                   not found there       10 ms",
-        "              404",
+        "              it answered 404",
         "  14:02:39.5  ada@desk: reconcile",
         "  14:02:41.5  attempt 3 on main, same key  accepted 200          50 ms",
         "              message id m-1",
@@ -139,6 +139,17 @@ def test_the_time_line_tells_what_was_heard_of_a_send() -> None:
         "              no such user",
     ]
     assert standing(story) == "accepted by main, bounced"
+
+
+def test_an_event_of_somebody_whom_the_email_was_not_for_says_whose_it_is() -> None:
+    story = make_story(status="accepted", recipients='["Ada@Example.com"]')
+    story.events.append(event(NOW + 1, "delivered"))
+    story.events.append(event(NOW + 2, "bounced", recipient="mallory@elsewhere.example"))
+    assert told(story)[2:] == [
+        "  14:02:12.5  heard from main  delivered",
+        "  14:02:13.5  heard from main  bounced",
+        "              to mallory@elsewhere.example",
+    ]
 
 
 def test_of_several_recipients_an_event_names_its_own() -> None:

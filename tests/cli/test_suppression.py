@@ -168,11 +168,11 @@ def test_a_list_is_imported_and_bad_lines_lose_nothing_but_themselves(shell: She
         "eve@example.com": ("unsubscribe", "from the old system"),
     }
     assert found["dan@example.com"]["until"].startswith("2031-01-01")
-    assert audited(opened) == [("grace", "import suppressions", "list.csv", "4 lines, 4 new, 5 bad")]
+    assert audited(opened) == [("grace", "import suppressions", "list.csv", "4 lines, 4 new, 0 known, 5 bad")]
 
     again = shell.run("suppressions", "import", "list.csv")
     assert again.code == 1
-    assert again.out.startswith("4 addresses imported, 0 of them new.\nline 3 is left out: ")
+    assert again.out.startswith("4 addresses read, 0 new, 4 known already.\nline 3 is left out: ")
     assert len(listed(shell)) == 4
 
 
@@ -207,8 +207,8 @@ def test_a_list_comes_by_a_pipe_as_well(shell: Shell) -> None:
     ran = shell.run("suppressions", "import", "-", stdin="email\nada@example.com\n*@example.net\n")
     assert (ran.code, ran.flat) == (
         1,
-        "1 address imported, 1 of them new. line 3 is left out: address: '*@example.net': there are no wildcards; a "
-        "whole domain is never suppressed",
+        "1 address read, 1 new, 0 known already. line 3 is left out: address: '*@example.net': there are no wildcards; "
+        "a whole domain is never suppressed",
     )
 
 
@@ -245,6 +245,12 @@ def test_what_is_exported_can_be_imported(shell: Shell) -> None:
     assert shell.run("suppressions", "export").out == text
     first, _ = csv.DictReader(text.splitlines())
     assert (first["address"], first["reason"]) == ("ada@example.com", 'she said "no", and meant it')
+
+    told = shell.json("suppressions", "import", "out.csv", "--reason", "from a file", "--by", "eve")
+    assert (told["imported"], told["new"], told["known"]) == (2, 0, 2)
+    assert [each | {"reason": ""} for each in listed(shell)] == [each | {"reason": ""} for each in before], (
+        "one's own export changes nothing"
+    )
 
     shell.run("unsuppress", "ada@example.com", "bob@bücher.example")
     assert shell.json("suppressions", "import", "out.csv")["new"] == 2

@@ -253,6 +253,31 @@ def test_the_fate_of_a_copy_is_not_the_sends_own(bench: Bench) -> None:
     }
 
 
+@pytest.mark.parametrize("kind", [EventKind.BOUNCED, EventKind.COMPLAINED, EventKind.DELIVERED])
+@pytest.mark.parametrize("verified", [True, False])
+def test_news_of_somebody_whom_the_email_was_not_for_is_kept_and_not_the_sends_fate(
+    bench: Bench, kind: EventKind, verified: bool
+) -> None:
+    send = sent(bench)
+    about = news(kind, recipient="mallory@elsewhere.example", key=key_of(bench, "k"), hard=kind is EventKind.BOUNCED)
+
+    assert bench.store.events.store("main", [about], POLICIES, bench.now, verified=verified) == Stored(1, 1, 0)
+
+    assert bench.row("k")["delivery"] == "none"
+    (kept,) = rows(bench)
+    assert (kept.send_id, kept.kind, kept.recipient) == (send.id, kind.value, "mallory@elsewhere.example")
+    assert bench.store.suppressions.count() == 0
+
+
+@pytest.mark.parametrize("named", ["", "ADA@Example.com", "unknown"])
+def test_news_that_names_the_recipient_or_nobody_is_the_sends_fate(bench: Bench, named: str) -> None:
+    sent(bench)
+
+    hear(bench, news(EventKind.BOUNCED, recipient=named))
+
+    assert bench.row("k")["delivery"] == "bounced"
+
+
 def test_an_event_with_the_id_of_another_life_is_joined_to_nothing(bench: Bench) -> None:
     sent(bench)
     assert hear(bench, news(key="another key", message_id=None)).joined == 0

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import delete
 
 from posthouse.core.lifecycle import Status
-from posthouse.core.sends import SendState
+from posthouse.core.sends import SendState, Via
 from posthouse.errors import UnknownSend
 from posthouse.store.ledger import Traffic
 from posthouse.store.schema import contents
@@ -172,6 +172,17 @@ def test_outcomes_are_counted_from_a_moment_on(bench: Bench) -> None:
 
     assert bench.store.ledger.recent_outcomes(bench.now - 50) == {"unknown": 2}
     assert bench.store.ledger.recent_outcomes(bench.now - 500) == {"unknown": 2, "accepted": 1}
+
+
+def test_a_look_up_that_found_nothing_is_no_unknown_call(bench: Bench) -> None:
+    bench.put(1)
+    send = bench.claim(1)[0].state
+    bench.settle(report(send, lost(), bench.now))
+    bench.settle(
+        report(send, lost(), bench.now + 1, via=Via.LOOK_UP), report(send, accepted(), bench.now + 2, via=Via.EVENT)
+    )
+
+    assert bench.store.ledger.recent_outcomes(0.0) == {"unknown": 1}
 
 
 def test_the_sends_of_one_state_are_listed_page_by_page(bench: Bench) -> None:

@@ -115,6 +115,39 @@ def test_a_persons_word_on_its_end_counts_and_news_and_lists_only_ever_make_it_l
     assert [row.until for row in rows(bench)] == [None]
 
 
+def test_a_list_leaves_alone_what_is_known_and_says_why_where_nobody_has(bench: Bench) -> None:
+    table, soon = bench.store.suppressions, bench.now + DAY_S
+    table.add([wish(reason="by phone"), wish("bob@example.com"), wish("cem@example.com", until=soon)], bench.now)
+    before = rows(bench)
+
+    listed = [
+        replace(each, who="list") for each in (wish(), wish("bob@example.com"), wish("cem@example.com", until=soon))
+    ]
+    assert table.import_(listed, bench.now + 5) == 0
+    assert rows(bench) == before
+
+    said = [replace(each, reason="from the old system", until=None) for each in listed]
+    assert table.import_(said, bench.now + 5) == 0
+    ada, bob, cem = rows(bench)
+    assert [each.reason for each in (ada, bob, cem)] == ["by phone", "from the old system", "from the old system"]
+    assert (ada.until, bob.until, cem.until) == (None, None, None)
+    assert [(each.who, each.updated_at) for each in (ada, bob, cem)] == [(each.who, each.updated_at) for each in before]
+
+
+def test_a_list_makes_anew_what_has_run_out_unless_it_has_run_out_there_too(bench: Bench) -> None:
+    table = bench.store.suppressions
+    table.add([wish(reason="by phone", until=bench.now + 5)], bench.now)
+    before = rows(bench)
+
+    table.import_([wish(reason="again", who="list", until=bench.now + 5)], bench.now + 10)
+    assert rows(bench) == before
+
+    table.import_([wish(reason="again", who="list")], bench.now + 10)
+    (row,) = rows(bench)
+    assert (row.until, row.reason, row.who, row.updated_at) == (None, "again", "list", at(bench.now + 10))
+    assert row.created_at == at(bench.now)
+
+
 def test_one_that_has_run_out_is_not_found_and_stays_as_history(bench: Bench) -> None:
     bench.store.suppressions.add([wish(until=bench.now + 10)], bench.now)
     assert known(bench, "ada@example.com", now=bench.now + 9) == {"ada@example.com": ["manual"]}

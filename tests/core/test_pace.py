@@ -31,7 +31,7 @@ ROUTE = Limit("route main", rate=Rate(20, 1.0, burst=5))
 SERVICE = Limit("service shop", rate=Rate(30, 60.0))
 BOTH = (ROUTE, SERVICE)
 
-ROUTE_SETTINGS = {"provider": "http", "url": "http://main.example/send", "auth": "none", "quota": "1/min"}
+ROUTE_SETTINGS = {"provider": "http", "url": "https://main.example/send", "auth": "none", "quota": "1/min"}
 
 
 def fresh() -> dict[str, LimitState]:

@@ -40,7 +40,7 @@ def in_our_words(message: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("To", "Cc", "Bcc"):
         taken[name.lower()] = [text.strip() for text in body.pop(name, "").split(",") if "@" in text]
     if "Headers" in body:
-        taken["headers"] = {pair["Name"]: pair["Value"] for pair in body.pop("Headers")}
+        taken["headers"] = [[pair["Name"], pair["Value"]] for pair in body.pop("Headers")]
     if "TrackLinks" in body:
         taken["track_clicks"] = body.pop("TrackLinks") != "None"
     taken["attachments"] = [_file(file) for file in body.pop("Attachments", [])]

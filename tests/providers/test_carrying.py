@@ -137,7 +137,7 @@ async def test_a_route_for_finished_messages_names_everybody_and_no_words(
 
 
 def test_all_recipients_in_one_list_would_show_bcc_unless_the_message_is_finished(build: Build) -> None:
-    with pytest.raises(ConfigError, match=r"\{recipients\} in body would show every Bcc"):
+    with pytest.raises(ConfigError, match=r"\{recipients\} would show every Bcc"):
         build(body=WORDS | {"to": "{recipients}"})
 
 

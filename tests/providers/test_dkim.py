@@ -240,7 +240,7 @@ def test_domains_are_compared_in_their_ascii_form() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"dkim_key": None}, "routes.main: dkim_key is missing: dkim_domain, dkim_selector and dkim_key go together"),
+        ({"dkim_key": None}, "routes.main.dkim_key: is missing: dkim_domain, dkim_selector and dkim_key go together"),
         ({"dkim_domain": "not a domain"}, "routes.main.dkim_domain: 'not a domain' is not a domain"),
         ({"dkim_selector": "-x"}, "routes.main.dkim_selector: '-x' is not a selector"),
     ],

@@ -370,6 +370,7 @@ async def test_a_look_up_says(
     wire.replies(status, body)
     answer = await build(**settings).look_up(message())
     assert (answer.found, answer.message_id) == (found, message_id)
+    assert not answer.text.isdigit(), "a bare number says nothing in a time-line"
     assert (wire.requests[0].method, wire.requests[0].body) == ("GET", b"")
     assert wire.requests[0].headers["Authorization"] == "Bearer k-123456"
 

@@ -403,7 +403,7 @@ class PlayedPostmark:
 
 ROUTE = {
     "provider": "postmark",
-    "url": "http://postmark.example",
+    "url": "https://postmark.example",
     "api_key": "k",
     "auth": None,
     "idempotency_header": None,

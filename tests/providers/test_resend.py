@@ -278,7 +278,7 @@ class PlayedResend:
 
 def test_a_message_whose_answer_was_lost_is_repeated_under_its_key_by_any_worker() -> None:
     async def scene(stage: Stage) -> None:
-        own = {"provider": "resend", "url": "http://resend.example", "api_key": "k"}
+        own = {"provider": "resend", "url": "https://resend.example", "api_key": "k"}
         stage.configure({"main": {**own, "auth": None, "idempotency_header": None}})
         server = PlayedResend()
         stage.transports["main"] = server

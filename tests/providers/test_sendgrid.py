@@ -364,7 +364,7 @@ def test_a_message_whose_answer_was_lost_is_looked_for_and_goes_out_once(
     takes_the_first: bool, calls: int, message_id: str
 ) -> None:
     async def scene(stage: Stage) -> None:
-        own = {"provider": "sendgrid", "url": "http://sendgrid.example", "api_key": "k", "look_up_lag": "30s"}
+        own = {"provider": "sendgrid", "url": "https://sendgrid.example", "api_key": "k", "look_up_lag": "30s"}
         stage.configure({"main": {**own, "auth": None, "idempotency_header": None}})
         server = PlayedSendgrid(stage.now, takes_the_first=takes_the_first)
         stage.transports["main"] = server

@@ -232,9 +232,9 @@ async def test_a_message_id_is_refused_unless_the_settings_say_that_it_is_kept(
         ({"region": None}, "routes.main.region: is missing"),
         ({"region": "Ireland"}, "routes.main.region: "),
         ({"secret_access_key": None}, "routes.main.secret_access_key: is missing"),
-        ({"contact_topic": "news"}, "routes.main: contact_topic needs contact_list"),
+        ({"contact_topic": "news"}, "routes.main.contact_topic: needs contact_list"),
         ({"identity_arn": "shop.example"}, "routes.main.identity_arn: "),
-        ({"tag_name": OUR_ID}, f"routes.main: tag_name: our own id goes out as {OUR_ID}"),
+        ({"tag_name": OUR_ID}, f"routes.main.tag_name: our own id goes out as {OUR_ID}"),
         ({"configuration_set": "a b"}, "routes.main.configuration_set: "),
         ({"api_key": "k"}, "routes.main.api_key: there is no such setting"),
     ],
@@ -514,7 +514,7 @@ def test_a_message_whose_answer_was_lost_is_never_repeated_before_its_type_says_
     on_unknown: str, calls: int, status: str
 ) -> None:
     async def scene(stage: Stage) -> None:
-        own = {**OWN, "url": "http://ses.example", "api_key": None, "auth": None, "idempotency_header": None}
+        own = {**OWN, "url": "https://ses.example", "api_key": None, "auth": None, "idempotency_header": None}
         stage.configure({"main": own}, {"default": {"on_unknown": on_unknown, "unknown_wait": "60s"}})
         server = PlayedSes()
         stage.transports["main"] = server

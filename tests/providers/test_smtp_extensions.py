@@ -171,11 +171,11 @@ def refusals(url: str = "smtps://mail.example", **changes: Any) -> list[str]:
     ("options", "reason"),
     [
         ({"dsn_notfy": []}, "options.dsn_notfy: there is no such setting; did you mean 'dsn_notify'?"),
-        ({"require_tls": "yes"}, "options.require_tls: input should be a valid boolean"),
-        ({"dsn_notify": ["sometimes"]}, "options.dsn_notify.0: input should be 'never', 'success'"),
-        ({"dsn_notify": "never"}, "options.dsn_notify: input should be a valid tuple"),
+        ({"require_tls": "yes"}, "options.require_tls: must be true or false"),
+        ({"dsn_notify": ["sometimes"]}, "options.dsn_notify: entry 1 must be 'never', 'success'"),
+        ({"dsn_notify": "never"}, "options.dsn_notify: must be a list in brackets"),
         ({"dsn_notify": ["never", "delay"]}, "options.dsn_notify: never stands alone"),
-        ({"dsn_return": "all"}, "options.dsn_return: input should be 'full' or 'headers'"),
+        ({"dsn_return": "all"}, "options.dsn_return: must be 'full' or 'headers'"),
     ],
 )
 async def test_a_wrong_option_is_refused_at_enqueue_and_when_it_goes_out(options: dict[str, Any], reason: str) -> None:

@@ -29,7 +29,7 @@ def test_a_route_is_built_without_opening_or_reading_anything() -> None:
     assert build().facts.name == "main"
 
 
-CLEAR_TEXT = "routes.main: a credential never goes over smtp://, which is clear text"
+CLEAR_TEXT = "routes.main.url: a credential never goes over smtp://, which is clear text"
 
 
 @pytest.mark.parametrize(
@@ -47,25 +47,25 @@ CLEAR_TEXT = "routes.main: a credential never goes over smtp://, which is clear 
         ({"url": "smtp://user@host"}, CLEAR_TEXT),
         ({"url": "smtp://host"}, CLEAR_TEXT),
         ({"url": "smtp://host", "password": None, "auth_method": "plain"}, CLEAR_TEXT),
-        ({"password": None}, "routes.main: password is missing: the url names a user"),
-        ({"url": "smtps://host"}, "routes.main: password and auth_method need a user in the url"),
-        ({"auth_method": "ntlm"}, "routes.main.auth_method: input should be"),
+        ({"password": None}, "routes.main.password: is missing: the url names a user"),
+        ({"url": "smtps://host"}, "routes.main.url: names no user, whom password and auth_method need"),
+        ({"auth_method": "ntlm"}, "routes.main.auth_method: must be 'plain', 'login', 'cram-md5' or 'xoauth2'"),
         ({"envelope_sender": "bounces"}, "routes.main.envelope_sender: 'bounces' is not an email address"),
         ({"bounce_address": "bounces@shop.example"}, "routes.main.bounce_address: 'bounces@shop.example' is not of"),
         ({"bounce_address": "x" * 33 + "{id}@shop.example"}, "routes.main.bounce_address: before its @ there would be"),
         ({"bounce_address": "a b{id}@shop.example"}, "routes.main.bounce_address: "),
         (
             {"bounce_address": "b{id}@shop.example", "envelope_sender": "b@shop.example"},
-            "routes.main: envelope_sender and bounce_address are both the address that bounces go to",
+            "routes.main.bounce_address: is the address that bounces go to, and so is envelope_sender",
         ),
         ({"local_hostname": "a b"}, "routes.main.local_hostname: 'a b' is neither a host's name nor an address"),
         ({"ca_file": "/nowhere/ca.pem"}, "routes.main.ca_file: there is no file /nowhere/ca.pem"),
         (
             {"url": "smtp://host", "password": None, "ca_file": str(SMTP_PAGE)},
-            "routes.main: ca_file is of no use with smtp://",
+            "routes.main.ca_file: is of no use with smtp://",
         ),
-        ({"max_messages": 0}, "routes.main.max_messages: input should be"),
-        ({"final_timeout": "0s"}, "routes.main.final_timeout: input should be"),
+        ({"max_messages": 0}, "routes.main.max_messages: must be at least 1"),
+        ({"final_timeout": "0s"}, "routes.main.final_timeout: must be more than 0"),
         ({"final_timout": "1s"}, "routes.main.final_timout: there is no such setting; did you mean 'final_timeout'?"),
     ],
     ids=lambda value: str(value)[:50],

@@ -295,6 +295,47 @@ def test_whatever_a_form_holds_it_is_taken_or_refused(body: bytes, kind: str, pa
         assert shown(acceptance) is not None
 
 
+TWICE: Final = [["X-Sent-For", "Ada"], ["List-Id", "<a.example>"], ["X-Sent-For", "Bob"]]
+"""What a list of headers can carry, and a table can't."""
+
+OBJECTS: Final = [{"Name": name, "Value": value} for name, value in TWICE]
+_AS_FIELDS: Final = [(f"h:{name}", value) for name, value in TWICE]
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "body"),
+    [
+        ("postmark", "/email", as_json({"From": "a@b.example", "To": "ada@example.com", "Headers": OBJECTS})),
+        (
+            "ses",
+            "/v2/email/outbound-emails",
+            as_json(
+                {
+                    "FromEmailAddress": "a@b.example",
+                    "Destination": {"ToAddresses": ["ada@example.com"]},
+                    "Content": {"Simple": {"Subject": {"Data": "x"}, "Headers": OBJECTS}},
+                }
+            ),
+        ),
+        (
+            "mailgun",
+            "/v3/shop.example/messages",
+            urlencode(
+                [("from", "a@b.example"), ("to", "ada@example.com"), *((f"h:{n}", v) for n, v in TWICE)]
+            ).encode(),
+        ),
+    ],
+)
+def test_two_equal_headers_are_both_kept_where_a_call_can_carry_both(
+    bench: Bench, name: str, path: str, body: bytes
+) -> None:
+    api = APIS[name]
+
+    assert call(bench, path, body, api.headers | api.let_in(KEY)).status == 200
+
+    assert caught(bench)[1].body["headers"] == TWICE
+
+
 # Postmark
 
 

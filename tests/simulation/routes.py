@@ -155,7 +155,7 @@ def draw_settings(chance: random.Random, nature: RouteNature) -> dict[str, objec
 def _postmark_settings(nature: RouteNature) -> dict[str, object]:
     return {
         "provider": "postmark",
-        "url": f"http://{nature.host}",
+        "url": f"https://{nature.host}",
         "api_key": PASSWORD,
         "batch": nature.batch,
         "concurrency": 10,  # a call that several share takes so many of these
@@ -166,14 +166,14 @@ def _postmark_settings(nature: RouteNature) -> dict[str, object]:
 def _http_settings(nature: RouteNature) -> dict[str, object]:
     settings: dict[str, object] = {
         "provider": "http",
-        "url": f"http://{nature.host}/v1/send",
+        "url": f"https://{nature.host}/v1/send",
         "auth": "none",
         "message_id": "id",
     }
     if nature.key:
         settings["idempotency_header"] = "Idempotency-Key"
     if nature.look_up:
-        settings["look_up_url"] = f"http://{nature.host}/v1/messages/by-key/{{id}}"
+        settings["look_up_url"] = f"https://{nature.host}/v1/messages/by-key/{{id}}"
         settings["look_up_lag"] = f"{nature.lag_s + 8}s"
     return settings
 

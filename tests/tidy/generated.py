@@ -221,7 +221,7 @@ def _metadata(field: FieldInfo) -> Iterator[Any]:
 def _described(annotation: Any, metadata: str) -> str:
     parts = [part for part in get_args(annotation) if part is not type(None)]
     if annotation == SecretValue or "_secret" in metadata or SecretValue in parts:
-        return "secret"
+        return "list of secrets" if get_origin(annotation) is tuple else "secret"
     if annotation == SenderValue or SenderValue in parts:
         return "address"
     origin = get_origin(annotation)

@@ -21,14 +21,14 @@ LADDER: Final = (
     ("core",),
     ("unsubscribe",),  # what messages carry, and the web server takes back
     ("config",),
-    ("process_settings", "group_settings"),
+    ("process_settings", "group_settings", "setting_faults"),
     ("setting_values",),  # a sender is an address of the message model
     ("email",),
     ("raw", "fields", "content"),
     ("address", "attachment"),
     ("header",),
     ("text",),
-    ("errors",),
+    ("errors", "values"),
 )
 """From top to bottom. A module imports its own package and what stands below; neighbours on a rung never."""
 

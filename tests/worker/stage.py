@@ -181,7 +181,7 @@ class Stage:
         """Settings on top of sound ones; every route leads to the sandbox of its name."""
         plain = {"provider": "http", "auth": "none", "timeout": "10s", "idempotency_header": "Idempotency-Key"}
         tables = {
-            name: {**plain, "url": f"http://{name}.example/v1/send", **settings} for name, settings in routes.items()
+            name: {**plain, "url": f"https://{name}.example/v1/send", **settings} for name, settings in routes.items()
         }
         tables = {name: {k: v for k, v in table.items() if v is not None} for name, table in tables.items()}
         document = {

@@ -64,7 +64,7 @@ class PlayedMailgun:
 def set_up(stage: Stage, workers: int = 2, **settings: Any) -> tuple[PlayedMailgun, Listening]:
     chat = Listening(FINE)
     stage.alarm = AlarmSettings(transport=chat, url=lambda: URL)
-    own = {"provider": "mailgun", "url": "http://mailgun.example", "api_key": "k", "domain": "mg.shop.example"}
+    own = {"provider": "mailgun", "url": "https://mailgun.example", "api_key": "k", "domain": "mg.shop.example"}
     more = {"look_up_lag": f"{LAG_S:.0f}s", "backfill_every": f"{EVERY_S:.0f}s", "auth": None}
     slow = {"heartbeat": "60s", "dead_after": "600s", "sweep": "60s", "poll_min": "5s", "poll_max": "5s"}
     stage.configure({"main": own | more | {"idempotency_header": None} | settings}, worker=slow)

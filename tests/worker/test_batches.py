@@ -27,7 +27,7 @@ from tests.worker.test_switches import pause
 
 POSTMARK: Mapping[str, object] = {
     "provider": "postmark",
-    "url": "http://postmark.example",
+    "url": "https://postmark.example",
     "api_key": "k",
     "auth": None,
     "idempotency_header": None,

@@ -93,7 +93,7 @@ def test_an_event_that_came_before_the_answer_finds_its_send() -> None:
         stage.worker()
         await stage.until(lambda: len(api.ledger.acceptances) == 1, 10)
         taken = api.ledger.acceptances[0]
-        told = Event(EventKind.DELIVERED, stage.now(), "ada@example.com", message_id=taken.message_id)
+        told = Event(EventKind.DELIVERED, stage.now(), "person-early@example.com", message_id=taken.message_id)
         assert stage.store.events.store("main", [told], {}, stage.now()).joined == 0
 
         await stage.until(lambda: stage.row("k-early")["delivery"] == "delivered", 15)

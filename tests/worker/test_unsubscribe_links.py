@@ -16,7 +16,7 @@ TYPES = {"newsletter": {"category": "marketing"}, "receipt": {}}
 def links(stage: Stage, route: str = "main") -> dict[str, str]:
     """The header of each message that was taken, by its recipient."""
     taken = stage.apis[route].ledger.acceptances
-    return {one.recipients[0]: (one.body or {}).get("headers", {}).get(LIST_UNSUBSCRIBE, "") for one in taken}
+    return {one.recipients[0]: dict((one.body or {}).get("headers", {})).get(LIST_UNSUBSCRIBE, "") for one in taken}
 
 
 def test_a_newsletter_has_the_link_of_its_own_send_and_a_receipt_none() -> None:

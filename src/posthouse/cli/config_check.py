@@ -24,6 +24,7 @@ from posthouse.errors import ConfigError, PosthouseError
 from posthouse.providers.port import Provider
 from posthouse.providers.registry import PROVIDERS
 from posthouse.providers.trial import refused_parts
+from posthouse.providers.webhook_keys import WebhookKeys
 from posthouse.setting_values import Secret
 from posthouse.store.migrate import check as check_tables
 from posthouse.unsubscribe import unsubscribe_secrets
@@ -58,10 +59,7 @@ def check(
     live: Annotated[bool, typer.Option("--live", help="Also ask each route whether it is well.")] = False,
 ) -> Answer:
     """Tell whether everything is as it has to be: settings, secrets, database, tables, templates."""
-    app = call.app
-    findings = [*_database(app), *_routes(app), *_types(app.config), *_links(app), *_templates(app.config)]
-    if live and not any(finding.level is Level.WRONG for finding in findings if finding.setting.startswith("routes")):
-        findings += _health(app)
+    findings = list(_findings(call, live))
     wrong = [finding for finding in findings if finding.level is Level.WRONG]
     document = {
         "ok": not wrong,
@@ -69,6 +67,26 @@ def check(
     }
     lines = [line for finding in findings for line in _lines(finding, call.output.width)]
     return Answer(document, lines, max((finding.exit_code for finding in wrong), default=Exit.OK))
+
+
+def _findings(call: Invocation, live: bool) -> Iterator[Finding]:
+    try:
+        app = call.app
+    except ConfigError as error:
+        if not error.setting:
+            raise  # there is no file, or nobody can read it
+        yield from _faults(error)
+        return
+    yield from _database(app)
+    routes = list(_routes(app))
+    yield from routes
+    yield from (*_types(app.config), *_links(app), *_templates(app.config))
+    if live and not any(finding.level is Level.WRONG for finding in routes):
+        yield from _health(app)
+
+
+def _faults(error: ConfigError) -> Iterator[Finding]:
+    return (Finding(Level.WRONG, fault.setting, fault.reason) for fault in error.faults)
 
 
 def _lines(finding: Finding, width: int) -> list[Line]:
@@ -97,20 +115,25 @@ def _routes(app: App) -> Iterator[Finding]:
     if not config.routes:
         yield Finding(Level.WRONG, "routes", "there is none, so nothing can be sent; configure one as [routes.main]")
         return
-    try:
-        providers, webhooks = app.providers(), app.webhooks()
-    except ConfigError as error:
-        yield Finding(Level.WRONG, error.setting, error.reason)
-        return
+    grace_s = config.worker.shutdown_grace * (1 - SETTLE_GRACE_SHARE)
     for name, settings in config.routes.items():
-        grace_s = config.worker.shutdown_grace * (1 - SETTLE_GRACE_SHARE)
-        yield from _route(f"routes.{name}", settings, providers[name], grace_s)
-        yield from _default_sender(f"routes.{name}", providers[name], config.sender)
-    for name, keys in webhooks.items():
-        faults = keys.faults()
-        yield from (Finding(Level.WRONG, fault.setting, fault.reason) for fault in faults)
-        if not faults:
-            yield Finding(Level.OK, keys.setting, f"posthouse serve takes its webhooks at {path_of(name)}")
+        try:
+            provider, webhook = app.provider(name), app.webhook(name)
+        except ConfigError as error:
+            yield from _faults(error)
+            continue
+        yield from _route(f"routes.{name}", settings, provider, grace_s)
+        yield from _default_sender(f"routes.{name}", provider, config.sender)
+        yield from _webhook(name, webhook)
+
+
+def _webhook(route: str, keys: WebhookKeys | None) -> Iterator[Finding]:
+    if keys is None:
+        return
+    faults = keys.faults()
+    yield from (Finding(Level.WRONG, fault.setting, fault.reason) for fault in faults)
+    if not faults:
+        yield Finding(Level.OK, keys.setting, f"posthouse serve takes its webhooks at {path_of(route)}")
 
 
 def _route(place: str, settings: RouteSettings, provider: Provider, grace_s: float) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -53,17 +54,19 @@ class Failure:
     setting: str | None = None
     field: str | None = None
     hint: str | None = None  # a command to run next
+    faults: Sequence[ConfigError] = ()  # of a configuration, where there is more than one
 
     @property
     def document(self) -> Json:
         """For programs."""
-        named = {"setting": self.setting, "field": self.field}
+        faults = [{"setting": fault.setting, "text": fault.reason} for fault in self.faults]
+        named = {"setting": self.setting, "field": self.field, "faults": faults}
         return {"error": self.error, **{name: word for name, word in named.items() if word}, "hint": self.hint}
 
     @property
     def lines(self) -> list[str]:
         """For people, on standard error."""
-        said = [f"posthouse: {self.error}"]
+        said = [f"posthouse: {error}" for error in self.faults or (self.error,)]
         if self.hint and self.hint not in self.error:
             said.append(f"  try: {self.hint}")
         return said
@@ -80,6 +83,7 @@ def failure_of(error: PosthouseError) -> Failure:
         setting=(error.setting or None) if isinstance(error, ConfigError) else None,
         field=error.field if isinstance(error, InvalidEmail) else None,
         hint=hint_for(error),
+        faults=error.faults if isinstance(error, ConfigError) and error.others else (),
     )
 
 

@@ -15,10 +15,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from posthouse.app import App
+from posthouse.app import App, read_config
 from posthouse.cli.failures import Failure, WrongUsage, failure_of
 from posthouse.cli.output import Answer, Output
-from posthouse.config import load_config
 from posthouse.errors import PosthouseError
 
 _PANEL: Final = "Every command has"
@@ -70,7 +69,7 @@ class Invocation:
     @cached_property
     def app(self) -> App:
         """The composition root over the configuration. Raises ConfigError."""
-        return App(load_config(self.config_path))
+        return App(read_config(self.config_path))
 
     def close(self) -> None:
         """Lets go of what the command has opened."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+from posthouse.address import fold
 from posthouse.cli.moments import coming, duration
 from posthouse.cli.standing import limit_words, route_words, switch_words
 from posthouse.core.delivery import Delivery
@@ -19,7 +20,7 @@ from posthouse.core.pace import Limit
 from posthouse.core.policy import RouteFacts, TypePolicy
 from posthouse.core.reconcile import Resolver, plan
 from posthouse.core.routing import RouteHealth
-from posthouse.core.sends import SendState, Via
+from posthouse.core.sends import CALLS, SendState, Via
 from posthouse.core.suppression import remedy
 from posthouse.core.switches import Switch
 from posthouse.store.ledger import Story
@@ -43,10 +44,6 @@ LOOK_UP_WORDS: Final = {
     f"look_up_{Found.MISSING}": "not found there",
     f"look_up_{Found.UNSURE}": "no clear answer",
 }
-
-
-NO_CALLS: Final = frozenset({Via.LOOK_UP, Via.EVENT})
-"""These found out about a call, and were none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +90,9 @@ def timeline(story: Story) -> list[Entry]:
     send = story.send
     calls = iter(range(1, len(story.attempts) + 1))
     entries = [Entry(send["created_at"], "asked for", said=_asked_for(send))]
-    entries += [_attempt(row, 0 if row["via"] in NO_CALLS else next(calls)) for row in story.attempts]
-    several = len(json.loads(send["recipients"])) > 1
-    entries += [_event(row, row["recipient"] if several else "") for row in story.events]
+    entries += [_attempt(row, next(calls) if row["via"] in CALLS else 0) for row in story.attempts]
+    recipients = [fold(each) for each in json.loads(send["recipients"])]
+    entries += [_event(row, "" if [row["recipient"]] == recipients else row["recipient"]) for row in story.events]
     entries += [_intervention(row) for row in story.audit]
     entries.sort(key=lambda entry: entry.at)
     if (status := Status(send["status"])) in TERMINAL - {Status.ACCEPTED}:

@@ -61,6 +61,11 @@ class _Result:
     new: int = 0
     bad: list[Json] = field(default_factory=list)
 
+    @property
+    def known(self) -> int:
+        """Those that were there already, or twice in the file."""
+        return self.imported - self.new
+
 
 def import_(
     call: Invocation,
@@ -82,10 +87,13 @@ def import_(
     columns = _columns(file, lines)
     read = tracked(lines, len(lines), "import", quiet=call.output.as_json)
     result = _import(app.store.suppressions, read, columns, told)
-    said = f"{count(result.imported, 'line')}, {result.new:,} new, {len(result.bad):,} bad"
+    said = f"{count(result.imported, 'line')}, {result.new:,} new, {result.known:,} known, {len(result.bad):,} bad"
     app.store.operations.audit(call.who, "import suppressions", file.name[-255:], said, now)
-    document: Json = {"file": str(file), "imported": result.imported, "new": result.new, "bad": result.bad}
-    summary = f"{count(result.imported, 'address', 'addresses')} imported, {result.new:,} of them new."
+    document: Json = {"file": str(file), "imported": result.imported, "new": result.new}
+    document |= {"known": result.known, "bad": result.bad}
+    summary = (
+        f"{count(result.imported, 'address', 'addresses')} read, {result.new:,} new, {result.known:,} known already."
+    )
     return Answer(document, [summary, *_bad_lines(result.bad)], Exit.NOT_POSSIBLE if result.bad else Exit.OK)
 
 

@@ -42,5 +42,14 @@ def its_send(event: Event, candidates: Sequence[Candidate], route: str | None) -
 
 
 def is_main(event: Event, recipients: Sequence[str]) -> bool:
-    """Whether the event is about the recipient whose fate is the send's own `delivery`: the first one."""
-    return len(recipients) == 1 or not event.recipient or fold(event.recipient) == recipients[0]
+    """Whether the event is about the recipient whose fate is the send's own `delivery`: the first one.
+
+    So is one that names nobody. One that names somebody whom the email was not for is not, also where there is one
+    recipient alone. Providers name the address that we gave, and a report after forwarding or an alias names it as
+    the original recipient. Where neither does, a receiver had taken the message and sent it on, perhaps to several:
+    what became of it there is not what became of ours; or the report is made up.
+    """
+    address = fold(event.recipient)
+    if "@" not in address:
+        return not address or len(recipients) == 1
+    return address in recipients[:1]

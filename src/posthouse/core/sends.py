@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from posthouse.core.lifecycle import Happening, Status
 from posthouse.core.outcome import Verdict
@@ -48,6 +49,10 @@ class Via(StrEnum):
     REAPER = "reaper"  # written for a dead worker
     PERSON = "person"  # `posthouse resolve`
     EVENT = "event"  # the provider told of it by itself
+
+
+CALLS: Final = frozenset({Via.SEND, Via.REPLAY, Via.REAPER})
+"""Attempts that stand for a call (for the reaper: that may have been one). The others found out about one."""
 
 
 @value

@@ -338,6 +338,11 @@ class ApiProvider:
         )
 
 
+def answered(answer: Answer) -> str:
+    """What a look-up's line in the time-line says where the status is all there is to say."""
+    return f"it answered {answer.status}"
+
+
 def found_at(found: str | None, message_id: str | None) -> Callable[[Answer, Any, OutgoingMessage], LookUp | None]:
     """Reads look-ups by our id: 404 is a no; a path leads to something where the message is there.
 
@@ -346,15 +351,15 @@ def found_at(found: str | None, message_id: str | None) -> Callable[[Answer, Any
 
     def read(answer: Answer, document: Any, _: OutgoingMessage) -> LookUp | None:
         if answer.status == 404 and answer.kind is not Kind.HTML:
-            return LookUp(Found.MISSING, text="404")
+            return LookUp(Found.MISSING, text=answered(answer))
         if answer.status // 100 != 2 or not isinstance(document, dict | list):
             return None
         there = document if found is None else at(document, found)
         if there is ABSENT or (found is None and not (isinstance(document, dict) and document)):
             return None
         if not there:
-            return LookUp(Found.MISSING, text=str(answer.status))
-        return LookUp(Found.ACCEPTED, id_at(document, message_id) if message_id else None, text=str(answer.status))
+            return LookUp(Found.MISSING, text=answered(answer))
+        return LookUp(Found.ACCEPTED, id_at(document, message_id) if message_id else None, text=answered(answer))
 
     return read
 

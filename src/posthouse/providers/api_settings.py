@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -9,7 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator
 
 from posthouse.config import Settings
-from posthouse.setting_values import Duration, SecretValue
+from posthouse.providers.nearby import in_clear_text
+from posthouse.setting_values import Clash, Duration, SecretValue
 
 Ignorable = Literal[
     "from",
@@ -93,6 +95,23 @@ class CallSettings(UrlSettings):
     ca_file: Path | None = Field(
         None, description="A PEM file with the authorities to trust instead of the system's, for a private API."
     )
+
+    @property
+    def has_credential(self) -> bool:
+        """Whether a call carries something that lets us in."""
+        return True
+
+    @property
+    def addresses(self) -> dict[str, str | None]:
+        """Where calls go, by setting."""
+        return {"url": self.url, "health_url": self.health_url}
+
+    def clashes(self) -> Iterator[Clash]:
+        """A credential goes in clear text to nobody but a host nearby."""
+        yield from super().clashes()
+        for setting, url in self.addresses.items():
+            if url is not None and self.has_credential and in_clear_text(url):
+                yield setting, f"a credential never goes over http:// to {urlsplit(url).hostname}; use https://"
 
     @field_validator("ca_file")
     @classmethod

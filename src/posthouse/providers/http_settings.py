@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from posthouse.providers.api_settings import ApiSettings, Ignorable, UrlValue, url_value
 from posthouse.providers.body import DEFAULT_BODY, Body
-from posthouse.setting_values import Duration, PositiveDuration, SecretValue
+from posthouse.setting_values import Clash, Duration, PositiveDuration, SecretValue, text_of_form
 
 KEY_LIFETIME_S: Final = 24 * 3600.0
 """How long an idempotency key is trusted where `idempotency_lifetime` doesn't say."""
@@ -97,7 +97,9 @@ class HttpSettings(ApiSettings):
     username: SecretValue | None = Field(None, description="For `basic`; `env:NAME`, `file:PATH` or the name itself.")
     password: SecretValue | None = Field(None, description="For `basic`: `env:NAME` or `file:PATH`. Default: empty.")
     auth_header: HeaderName = Field("X-Api-Key", description="For `header`: the name of the header with the key.")
-    auth_prefix: str = Field("", pattern=r"^[\x20-\x7e]*$", description="For `header`: what stands before the key.")
+    auth_prefix: Annotated[str, text_of_form(r"[\x20-\x7e]*", "printable ASCII text")] = Field(
+        "", description="For `header`: what stands before the key."
+    )
     headers: Annotated[dict[str, str], BeforeValidator(_headers)] = Field(
         default_factory=dict, description="Further headers of every call.", repr=False
     )
@@ -170,42 +172,48 @@ class HttpSettings(ApiSettings):
         Body(value, info.data.get("address_format", "text"))
         return value
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.auth in ("bearer", "header") and self.api_key is None:
-            raise ValueError(f'api_key is missing: auth = "{self.auth}" needs it (or set auth = "none")')
-        if self.auth == "basic" and self.username is None:
-            raise ValueError('username is missing: auth = "basic" needs it')
-        if self.look_up_url is None and (self.look_up_found or self.look_up_message_id):
-            raise ValueError("look_up_found and look_up_message_id need look_up_url")
-        return self
+    @property
+    def has_credential(self) -> bool:
+        """Its further headers may hold one."""
+        return self.auth != "none" or bool(self.headers)
 
-    @model_validator(mode="after")
-    def _each_header_once(self) -> Self:
+    @property
+    def addresses(self) -> dict[str, str | None]:
+        """Where calls go, by setting."""
+        return {**super().addresses, "look_up_url": self.look_up_url}
+
+    def clashes(self) -> Iterator[Clash]:
+        """What lets us in, what is asked, and what the body carries fit together."""
+        yield from super().clashes()
+        if self.auth in ("bearer", "header") and self.api_key is None:
+            yield "api_key", f'is missing: auth = "{self.auth}" needs it (or set auth = "none")'
+        if self.auth == "basic" and self.username is None:
+            yield "username", 'is missing: auth = "basic" needs it'
+        if self.look_up_url is None and (self.look_up_found or self.look_up_message_id):
+            yield "look_up_url", "is missing: look_up_found and look_up_message_id need it"
+        yield from self._headers_sent_twice()
+        yield from self._body_without_what_it_must_have()
+
+    def _headers_sent_twice(self) -> Iterator[Clash]:
         own = {"bearer": "authorization", "basic": "authorization", "header": self.auth_header.lower()}.get(self.auth)
         names = [name.lower() for name in self.headers] + [name for name in (own,) if name]
         if self.idempotency_header:
             names.append(self.idempotency_header.lower())
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice:
-            raise ValueError(f"the header {twice!r} would be sent twice: by headers, auth or idempotency_header")
-        return self
+        for twice in sorted({name for name in names if names.count(name) > 1}):
+            yield "headers", f"the header {twice!r} would be sent twice: by headers, auth or idempotency_header"
 
-    @model_validator(mode="after")
-    def _body_carries_what_it_must(self) -> Self:
+    def _body_without_what_it_must_have(self) -> Iterator[Clash]:
         body = Body(self.body, self.address_format)
         finished_alone = body.takes("raw") and not (body.takes("text") or body.takes("html"))
         needed = ("to",) if finished_alone else ("to", "from", "subject")
         missing = {name for name in needed if not body.takes(name)} - self.ignore
         if "recipients" in body.uses and not (finished_alone or "mime" in body.uses):
-            raise ValueError("{recipients} in body would show every Bcc; it is for finished messages, {raw} or {mime}")
-        if missing:
-            name = sorted(missing)[0]
+            yield "body", "{recipients} would show every Bcc; it is for finished messages, {raw} or {mime}"
+        for name in sorted(missing):
             hint = "" if name == "to" else f' (or set ignore = ["{name}"])'
-            raise ValueError(f"body has no place for {{{name}}}{hint}")
+            yield "body", f"has no place for {{{name}}}{hint}"
         if self.idempotency_lifetime and not self.idempotency_header and not body.takes("id"):
-            raise ValueError("idempotency_lifetime needs idempotency_header, or a body with {id}")
-        return self
+            yield "idempotency_lifetime", "needs idempotency_header, or a body with {id}"
 
     @property
     def key_lifetime_s(self) -> float:

@@ -11,7 +11,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
 from pydantic import Field
@@ -33,7 +33,7 @@ from posthouse.providers.mailgun_log import mailgun_log
 from posthouse.providers.mime import message_id_of
 from posthouse.providers.placeholders import ENCODER, OUR_ID
 from posthouse.providers.port import OutgoingMessage
-from posthouse.setting_values import Duration, PositiveDuration
+from posthouse.setting_values import Duration, PositiveDuration, text_of_form
 
 KIND: Final = "mailgun"
 
@@ -75,8 +75,8 @@ class MailgunSettings(MailgunWebhookSettings):
         "https://api.mailgun.net",
         description="Where the API is; `https://api.eu.mailgun.net` for a domain that lives in the EU.",
     )
-    domain: str = Field(
-        pattern=r"^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$", description="The sending domain, as Mailgun knows it."
+    domain: Annotated[str, text_of_form(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", "a domain such as shop.example")] = Field(
+        description="The sending domain, as Mailgun knows it."
     )
     keeps_message_id: bool = Field(
         True,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 from pydantic import Field
@@ -17,7 +17,7 @@ from pydantic import Field
 from posthouse.core.answers import Answer, Rule, said
 from posthouse.core.outcome import Found, LookUp, Outcome, Remainder, Subject, Verdict
 from posthouse.providers.answer_paths import ABSENT, as_id, at
-from posthouse.providers.api import Api, LookUpCall, Options
+from posthouse.providers.api import Api, LookUpCall, Options, answered
 from posthouse.providers.api_settings import UrlValue
 from posthouse.providers.auth import in_header
 from posthouse.providers.batch import BatchCall
@@ -30,7 +30,7 @@ from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.postmark_events import PostmarkWebhookSettings
 from posthouse.providers.postmark_lists import postmark_lists
 from posthouse.providers.postmark_log import postmark_log
-from posthouse.setting_values import Duration, PositiveDuration
+from posthouse.setting_values import Duration, PositiveDuration, text_of_form
 
 KIND: Final = "postmark"
 
@@ -62,13 +62,15 @@ BODY: Final = {
 }
 
 
+_STREAM: Final = text_of_form(r"[a-z0-9][a-z0-9_-]*", "a stream's id such as outbound: a-z, 0-9, _ and -")
+
+
 class PostmarkSettings(PostmarkWebhookSettings):
     """`[routes.NAME]` with `provider = "postmark"`."""
 
     url: UrlValue = Field("https://api.postmarkapp.com", description="Where the API is.")
-    message_stream: str = Field(
+    message_stream: Annotated[str, _STREAM] = Field(
         "outbound",
-        pattern=r"^[a-z0-9][a-z0-9_-]*$",
         description=(
             "The message stream that mail goes out by, and is asked for in. Change it only while no send's outcome is "
             "unknown."
@@ -159,10 +161,10 @@ def _found(answer: Answer, document: Any, message: OutgoingMessage) -> LookUp | 
     if not isinstance(messages, list):
         return None
     if not messages:
-        return LookUp(Found.MISSING, text="200") if at(document, "TotalCount") == 0 else None
+        return LookUp(Found.MISSING, text=answered(answer)) if at(document, "TotalCount") == 0 else None
     if at(messages, "0.Metadata") is not ABSENT and at(messages, f"0.Metadata.{OUR_ID}") != message.idempotency_key:
         return None
-    return LookUp(Found.ACCEPTED, as_id(at(messages, "0.MessageID")), text="200")
+    return LookUp(Found.ACCEPTED, as_id(at(messages, "0.MessageID")), text=answered(answer))
 
 
 def _results(document: Any, messages: Sequence[OutgoingMessage]) -> Sequence[Answer | None] | None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import ValidationError
-
-from posthouse.config import RouteSettings, Settings, config_error
+from posthouse.config import RouteSettings, Settings
 from posthouse.errors import ConfigError
 from posthouse.providers.api import Api, ApiProvider
 from posthouse.providers.api_settings import CallSettings
 from posthouse.providers.port import Provider
 from posthouse.providers.transport import TransportFactory, TransportOptions
+from posthouse.setting_faults import validated
 
 if TYPE_CHECKING:
     from posthouse.providers.smtp_wire import Connect
@@ -43,6 +42,7 @@ class ProviderKind:
 
 
 Own = TypeVar("Own", bound=CallSettings)
+Built = TypeVar("Built")
 
 
 def _over_http(
@@ -160,6 +160,20 @@ def build_provider(
     return provider
 
 
+def of_each_route(routes: Iterable[str], build: Callable[[str], Built]) -> dict[str, Built]:
+    """What `build` makes of each route. Raises a ConfigError that tells what is wrong with any of them."""
+    built: dict[str, Built] = {}
+    faults: list[ConfigError] = []
+    for name in routes:
+        try:
+            built[name] = build(name)
+        except ConfigError as error:
+            faults += error.faults
+    if faults:
+        raise ConfigError.together(faults)
+    return built
+
+
 def build_webhook(name: str, route: RouteSettings) -> Webhook | None:
     """The webhooks of the route `name`; None where there is nothing to verify them with. Raises ConfigError."""
     kind, settings = _configured(name, route)
@@ -173,7 +187,22 @@ def _configured(name: str, route: RouteSettings) -> tuple[ProviderKind, Settings
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(PROVIDERS)}"
         raise ConfigError(f"routes.{name}.provider", f"{route.provider!r} is not a provider; {hint}")
     kind = PROVIDERS[route.provider]()
-    try:
-        return kind, kind.settings.model_validate(route.own)
-    except ValidationError as error:
-        raise config_error(error, kind.settings, prefix=f"routes.{name}") from None
+    return kind, _own_settings(name, kind, route.own)
+
+
+def _own_settings(name: str, kind: ProviderKind, own: Mapping[str, Any]) -> Settings:
+    return validated(kind.settings, own, f"routes.{name}", RouteSettings.model_fields)
+
+
+def own_faults(document: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """What providers refuse of their own settings in a document that may be wrong elsewhere as well."""
+    routes = document.get("routes")
+    for name, table in routes.items() if isinstance(routes, Mapping) else ():
+        kind = PROVIDERS.get(str(table.get("provider"))) if isinstance(table, Mapping) else None
+        if kind is None:
+            continue
+        own = {setting: value for setting, value in table.items() if setting not in RouteSettings.model_fields}
+        try:
+            _own_settings(name, kind(), own)
+        except ConfigError as error:
+            yield from error.faults

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 from pydantic import Field
@@ -30,7 +30,7 @@ from posthouse.providers.port import OutgoingMessage
 from posthouse.providers.sendgrid_events import SendgridWebhookSettings, message_id_of
 from posthouse.providers.sendgrid_lists import sendgrid_lists
 from posthouse.providers.sendgrid_log import sendgrid_log
-from posthouse.setting_values import Duration, PositiveDuration
+from posthouse.setting_values import Duration, PositiveDuration, text_of_form
 
 KIND: Final = "sendgrid"
 
@@ -80,8 +80,8 @@ class SendgridSettings(SendgridWebhookSettings):
     url: UrlValue = Field(
         "https://api.sendgrid.com", description="Where the API is; `https://api.eu.sendgrid.com` for the EU."
     )
-    subuser: str | None = Field(
-        None, pattern=r"^[\x21-\x7e]+$", description="The subuser that a parent account's key sends for."
+    subuser: Annotated[str, text_of_form(r"[\x21-\x7e]+", "a user's name in ASCII, without spaces")] | None = Field(
+        None, description="The subuser that a parent account's key sends for."
     )
     keeps_message_id: bool = Field(
         True,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from posthouse.content import Content
 from posthouse.providers.api import Api, Options, Payload, as_json
@@ -29,7 +29,7 @@ from posthouse.providers.ses_events import SesWebhookSettings
 from posthouse.providers.ses_lists import ses_lists
 from posthouse.providers.ses_rules import RULES as RULES
 from posthouse.providers.sigv4 import sigv4
-from posthouse.setting_values import SecretValue
+from posthouse.setting_values import Clash, SecretValue, text_of_form
 
 KIND: Final = "ses"
 
@@ -65,15 +65,16 @@ _NO_OPTIONS: Final = {
 _TAG_FORM: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _TAG_WORDS: Final = "up to 256 letters of ASCII, digits, _ and -"
 
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-_Arn = Annotated[str, Field(pattern=r"^arn:[^\s{}]+$")]
+_Name = Annotated[str, text_of_form(r"[A-Za-z0-9_-]{1,64}", "a name in SES: up to 64 of A-Z, a-z, 0-9, _ and -")]
+_Arn = Annotated[str, text_of_form(r"arn:[^\s{}]+", "an ARN such as arn:aws:ses:eu-west-1:1234:identity/shop.example")]
+_Region = Annotated[str, text_of_form(r"[a-z]{2,}(-[a-z]+)+-[0-9]+", "a region such as eu-west-1")]
+_TagName = Annotated[str, text_of_form(_TAG_FORM.pattern, f"a tag's name: {_TAG_WORDS}")]
 
 
 class SesSettings(SesWebhookSettings):
     """`[routes.NAME]` with `provider = "ses"`."""
 
-    region: str = Field(
-        pattern=r"^[a-z]{2,}(-[a-z]+)+-[0-9]+$",
+    region: _Region = Field(
         description="The region in which the identities are verified, such as `eu-west-1`.",
     )
     access_key_id: SecretValue = Field(
@@ -102,9 +103,8 @@ class SesSettings(SesWebhookSettings):
         None, description="The contact list in which SES keeps who unsubscribes from these messages."
     )
     contact_topic: _Name | None = Field(None, description="The topic of `contact_list` that they belong to.")
-    tag_name: str = Field(
+    tag_name: _TagName = Field(
         "tag",
-        pattern=r"^[A-Za-z0-9_-]{1,256}$",
         description="The name of the message tag that an email's tag goes into.",
     )
     keeps_message_id: bool = Field(
@@ -115,13 +115,13 @@ class SesSettings(SesWebhookSettings):
         ),
     )
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def clashes(self) -> Iterator[Clash]:
+        """A topic without its list, and our own name for something else."""
+        yield from super().clashes()
         if self.contact_topic is not None and self.contact_list is None:
-            raise ValueError("contact_topic needs contact_list")
+            yield "contact_topic", "needs contact_list"
         if self.tag_name == OUR_ID:
-            raise ValueError(f"tag_name: our own id goes out as {OUR_ID}")
-        return self
+            yield "tag_name", f"our own id goes out as {OUR_ID}; take another name"
 
     def at(self, path: str) -> str:
         """An address of the API in the region."""

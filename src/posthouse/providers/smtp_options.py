@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator
 
-from posthouse.config import config_error
+from posthouse.errors import ConfigError
+from posthouse.setting_faults import validated
 
 Report = Literal["never", "success", "failure", "delay"]
 
@@ -62,7 +63,7 @@ NO_OPTIONS: Final = SmtpOptions()
 def refused_options(table: Mapping[str, Any]) -> list[str]:
     """What is wrong with them, empty where nothing is."""
     try:
-        SmtpOptions.model_validate(table)
-    except ValidationError as error:
-        return [str(config_error(error, SmtpOptions, prefix="options"))]
+        validated(SmtpOptions, table, "options")
+    except ConfigError as error:
+        return [str(fault) for fault in error.faults]
     return []

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 import idna
-from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
 from posthouse.address import Address
 from posthouse.config import Settings
 from posthouse.core.bounce_address import KEY_CHARS, address_fault, bounce_address
 from posthouse.errors import InvalidEmail
 from posthouse.providers.mime_headers import ascii_domain
-from posthouse.setting_values import Duration, PositiveDuration, SecretValue, SenderValue
+from posthouse.setting_values import Clash, Duration, PositiveDuration, SecretValue, SenderValue
 
 _SELECTOR = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _HOSTNAME = re.compile(r"[A-Za-z0-9.-]+|\[[0-9A-Za-z:.]+\]")
@@ -158,12 +159,6 @@ class SmtpSettings(Settings):
             raise ValueError(error.reason) from None
         return value
 
-    @model_validator(mode="after")
-    def _one_envelope_sender(self) -> Self:
-        if self.bounce_address and self.envelope_sender:
-            raise ValueError("envelope_sender and bounce_address are both the address that bounces go to; give one")
-        return self
-
     @field_validator("ca_file")
     @classmethod
     def _readable(cls, value: Path | None) -> Path | None:
@@ -171,18 +166,28 @@ class SmtpSettings(Settings):
             raise ValueError(f"there is no file {value}")
         return value
 
-    @model_validator(mode="after")
-    def _credential_is_whole_and_encrypted(self) -> Self:
+    def clashes(self) -> Iterator[Clash]:
+        """One address for bounces, a whole credential that is encrypted, and a whole signature."""
+        yield from super().clashes()
+        if self.bounce_address and self.envelope_sender:
+            yield "bounce_address", "is the address that bounces go to, and so is envelope_sender; give one"
+        yield from self._wrong_credential()
+        if self.ca_file is not None and self.url.security is Security.NONE:
+            yield "ca_file", "is of no use with smtp://, which has no TLS"
+        signed = {"dkim_domain": self.dkim_domain, "dkim_selector": self.dkim_selector, "dkim_key": self.dkim_key}
+        missing = [name for name, value in signed.items() if value is None]
+        if len(missing) < len(signed):
+            for name in missing:
+                yield name, "is missing: dkim_domain, dkim_selector and dkim_key go together"
+
+    def _wrong_credential(self) -> Iterator[Clash]:
         user, encrypted = self.url.user, self.url.security is not Security.NONE
         if not encrypted and (user or self.password or self.auth_method):
-            raise ValueError(
-                "a credential never goes over smtp://, which is clear text; use smtp+starttls:// or smtps://"
-            )
-        if user and self.password is None:
-            raise ValueError("password is missing: the url names a user")
-        if user is None and (self.password or self.auth_method):
-            raise ValueError("password and auth_method need a user in the url: smtp+starttls://user@host:587")
-        return self
+            yield "url", "a credential never goes over smtp://, which is clear text; use smtp+starttls:// or smtps://"
+        elif user and self.password is None:
+            yield "password", "is missing: the url names a user"
+        elif user is None and (self.password or self.auth_method):
+            yield "url", "names no user, whom password and auth_method need: smtp+starttls://user@host:587"
 
     @field_validator("dkim_domain")
     @classmethod
@@ -198,17 +203,3 @@ class SmtpSettings(Settings):
         if value is not None and not _SELECTOR.fullmatch(value):
             raise ValueError(f"{value!r} is not a selector: letters, digits, hyphens and dots")
         return value
-
-    @model_validator(mode="after")
-    def _dkim_is_whole(self) -> Self:
-        given = {"dkim_domain": self.dkim_domain, "dkim_selector": self.dkim_selector, "dkim_key": self.dkim_key}
-        missing = [name for name, value in given.items() if value is None]
-        if 0 < len(missing) < len(given):
-            raise ValueError(f"{missing[0]} is missing: dkim_domain, dkim_selector and dkim_key go together")
-        return self
-
-    @model_validator(mode="after")
-    def _ca_file_is_of_use(self) -> Self:
-        if self.ca_file is not None and self.url.security is Security.NONE:
-            raise ValueError("ca_file is of no use with smtp://, which has no TLS")
-        return self

@@ -84,8 +84,13 @@ def objects(value: object, place: str) -> list[dict[str, Any]]:
 
 
 def pairs(value: object, place: str, name: str, text: str) -> dict[str, Any]:
-    """A list of objects that each have a name and a text."""
-    return {a_text(one.get(name), f"{place}.{name}"): one.get(text) for one in objects(value, place)}
+    """A list of objects that each have a name of their own and a text."""
+    return dict(in_order(value, place, name, text))
+
+
+def in_order(value: object, place: str, name: str, text: str) -> list[list[Any]]:
+    """The same as pairs, where several may have one name, as headers may."""
+    return [[a_text(one.get(name), f"{place}.{name}"), one.get(text)] for one in objects(value, place)]
 
 
 _BETWEEN_COMMAS: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*"?)+')

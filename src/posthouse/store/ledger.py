@@ -14,7 +14,7 @@ from posthouse.core.canary import Sent
 from posthouse.core.lifecycle import OPEN, Status
 from posthouse.core.outcome import Outcome
 from posthouse.core.outlook import Waiting
-from posthouse.core.sends import SendState
+from posthouse.core.sends import CALLS, SendState
 from posthouse.errors import UnknownSend
 from posthouse.store.database import Database
 from posthouse.store.rows import STATE_COLUMNS, state_of
@@ -209,10 +209,10 @@ class Ledger:
         return Waiting(sum(count for count, _ in found), max(0.0, now - oldest), accepted / LATELY_S)
 
     def recent_outcomes(self, since: float) -> dict[str, int]:
-        """How many attempts ended in each outcome since then."""
+        """How many calls ended in each outcome since then. A look-up is none: what it doesn't find is not unknown."""
         query = (
             select(attempts.c.outcome, func.count().label("count"))
-            .where(attempts.c.ended_at >= literal(since, Instant))
+            .where(attempts.c.ended_at >= literal(since, Instant), attempts.c.via.in_(CALLS))
             .group_by(attempts.c.outcome)
         )
         with self._database.read() as connection:

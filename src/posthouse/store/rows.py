@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from posthouse.core.lifecycle import Status
-from posthouse.core.sends import Attempt, Change, SendState, Via
+from posthouse.core.sends import CALLS, Attempt, Change, SendState, Via
 from posthouse.store.batch import Batch, Kind
 from posthouse.store.database import MYSQL, POSTGRESQL, Database
 from posthouse.store.schema import (
@@ -42,9 +42,6 @@ from posthouse.values import value
 
 SWEEP_ROWS: Final = 500
 """Rows a sweep locks at once; it goes on until it gets fewer."""
-
-CALLS: Final = frozenset({Via.SEND, Via.REPLAY, Via.REAPER})
-"""Attempts that stand for a call (for the reaper: that may have been one)."""
 
 
 @value

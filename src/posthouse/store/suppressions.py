@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cache
 from typing import Any, Final
 
@@ -38,6 +39,14 @@ WHO_CHARS_MAX: Final = 255
 SUBJECT_CHARS_MAX: Final = 255
 FIND_SCANNED_ROWS: Final = 100_000
 """How many of the newest suppressions a search by part of an address looks through."""
+
+
+class Word(Enum):
+    """Whose word a suppression is, which decides what it changes where the same is known already."""
+
+    PERSON = auto()  # replaces what was said before, also how long it lasts
+    NEWS = auto()  # is the newest reason, and only ever makes it longer
+    LIST = auto()  # only makes it longer, and gives a reason where none is known; one that has run out begins anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +81,17 @@ class Suppressions:
         """Writes what a person says, which replaces what was said before; how many are new."""
         with self._database.write() as connection:
             before = _count(connection, wishes)
-            write_suppressions(connection, wishes, now, by_person=True)
+            write_suppressions(connection, wishes, now, Word.PERSON)
             for wish in wishes:
                 write_audit(connection, now, wish.who, "suppress", wish.address[:SUBJECT_CHARS_MAX], _detail(wish))
             return _count(connection, wishes) - before
 
     def import_(self, wishes: Sequence[Suppress], now: float) -> int:
-        """Writes what a list says, which never makes shorter what is there already; how many are new."""
+        """Writes what a list says, who may have it from us; how many are new. What is known stays as it is, but for
+        an end that the list has later."""
         with self._database.write() as connection:
             before = _count(connection, wishes)
-            write_suppressions(connection, wishes, now)
+            write_suppressions(connection, wishes, now, Word.LIST)
             return _count(connection, wishes) - before
 
     def pull(self, listed: Sequence[Listed], who: str, now: float) -> int:
@@ -248,13 +258,8 @@ def _storable(address: str) -> bool:
     return storable(address, ADDRESS_CHARS) == address
 
 
-def write_suppressions(
-    connection: Connection, wishes: Sequence[Suppress], now: float, *, by_person: bool = False
-) -> None:
-    """Writes suppressions; may be called again with the same. What is known already gets the newest reason.
-
-    A person's word on how long one lasts replaces what was said before; news only ever makes it longer.
-    """
+def write_suppressions(connection: Connection, wishes: Sequence[Suppress], now: float, word: Word = Word.NEWS) -> None:
+    """Writes suppressions; may be called again with the same. `word` decides what becomes of what is known already."""
     if not wishes:
         return
     once = {(wish.address, wish.cause.value, wish.scope): wish for wish in wishes if _storable(wish.address)}
@@ -272,11 +277,11 @@ def write_suppressions(
         for _, wish in sorted(once.items())
     ]
     dialect = connection.dialect.name
-    connection.execute(_write_sql(dialect, by_person), {"wished": _WISHED.document(dialect, rows)})
+    connection.execute(_write_sql(dialect, word), {"wished": _WISHED.document(dialect, rows)})
 
 
 @cache
-def _write_sql(dialect: str, by_person: bool) -> TextClause:
+def _write_sql(dialect: str, word: Word) -> TextClause:
     columns = "address, cause, scope, until, reason, who, event_id, created_at, updated_at"
     # An alias for what is read: MariaDB would take the columns of the table that is written for those of `wished`.
     chosen = (
@@ -285,17 +290,27 @@ def _write_sql(dialect: str, by_person: bool) -> TextClause:
     )
     known = "LEFT JOIN email_events ON email_events.digest = wished.event"
     writing = f"INSERT INTO email_suppressions ({columns}) SELECT {chosen} FROM {_WISHED.relation(dialect, ':wished')} "
-    new = "VALUES({})" if dialect == MYSQL else "excluded.{}"
-    was = "email_suppressions.until"
-    longer = f"CASE WHEN {was} IS NULL OR {new.format('until')} IS NULL THEN NULL "
-    longer += f"WHEN {was} > {new.format('until')} THEN {was} ELSE {new.format('until')} END"
-    sets = {"until": new.format("until") if by_person else longer}
-    sets |= {name: new.format(name) for name in ("reason", "who", "event_id", "updated_at")}
-    changes = ", ".join(f"{name} = {value}" for name, value in sets.items())
+    changes = _changes("VALUES({})" if dialect == MYSQL else "excluded.{}", word)
     if dialect == MYSQL:
         collated = "LEFT JOIN email_events ON email_events.digest = wished.event COLLATE utf8mb4_bin"
         return text(f"{writing} {collated} ON DUPLICATE KEY UPDATE {changes}")
     return text(f"{writing} {known} WHERE true ON CONFLICT (address, cause, scope) DO UPDATE SET {changes}")
+
+
+def _changes(new: str, word: Word) -> str:
+    """What is set where the same is known already. The end comes last: MySQL reads what it has just set."""
+    told, was = ("reason", "who", "event_id", "updated_at"), "email_suppressions.{}"
+    until, until_was, now = new.format("until"), was.format("until"), new.format("updated_at")
+    sets = {name: new.format(name) for name in told}
+    if word is Word.LIST:
+        anew = f"{until_was} <= {now} AND ({until} IS NULL OR {until} > {now})"
+        sets = {name: f"CASE WHEN {anew} THEN {new.format(name)} ELSE {was.format(name)} END" for name in told}
+        untold = f"{was.format('reason')} = ''"
+        sets["reason"] = f"CASE WHEN {anew} OR {untold} THEN {new.format('reason')} ELSE {was.format('reason')} END"
+    longer = f"CASE WHEN {until_was} IS NULL OR {until} IS NULL THEN NULL "
+    longer += f"WHEN {until_was} > {until} THEN {until_was} ELSE {until} END"
+    sets["until"] = until if word is Word.PERSON else longer
+    return ", ".join(f"{name} = {value}" for name, value in sets.items())
 
 
 def _count(connection: Connection, wishes: Iterable[Suppress]) -> int:

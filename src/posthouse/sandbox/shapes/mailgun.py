@@ -75,9 +75,10 @@ def _switch(text: str | None) -> bool | None:
 
 
 def _headers(fields: Sequence[FormField]) -> dict[str, Any]:
-    headers = {field.name[2:]: field.text for field in fields if field.name.startswith("h:")}
-    reply_to = next((headers.pop(name) for name in list(headers) if name.casefold() == "reply-to"), None)
-    return {"headers": headers or None, "reply_to": reply_to}
+    headers = [[field.name[2:], field.text] for field in fields if field.name.startswith("h:")]
+    reply_to = next((text for name, text in headers if name.casefold() == "reply-to"), None)
+    others = [header for header in headers if header[0].casefold() != "reply-to"]
+    return {"headers": others or None, "reply_to": reply_to}
 
 
 def _last(fields: Sequence[FormField], name: str) -> str | None:

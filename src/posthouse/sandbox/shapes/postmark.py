@@ -17,7 +17,7 @@ from posthouse.sandbox.json_parts import (
     decoded_list,
     decoded_object,
     encoded,
-    pairs,
+    in_order,
 )
 from posthouse.sandbox.ledger import Acceptance, Ledger
 from posthouse.sandbox.news import NewsKind, magic_name
@@ -59,7 +59,7 @@ def _submission(call: dict[str, Any], octets: bytes | None = None) -> Submission
     words = {ours: call.get(theirs) for theirs, ours in _PLAIN.items()}
     words |= {ours: addresses_in(call.get(theirs, ""), theirs) for theirs, ours in _ADDRESSES.items()}
     words["tags"] = listed(call.get("Tag")) or None
-    words["headers"] = pairs(call.get("Headers", []), "Headers", "Name", "Value") or None
+    words["headers"] = in_order(call.get("Headers", []), "Headers", "Name", "Value") or None
     if "TrackLinks" in call:
         words["track_clicks"] = call["TrackLinks"] != "None"
     words["attachments"] = [_without_scheme(file) for file in renamed_files(call.get("Attachments"), _FILE)]

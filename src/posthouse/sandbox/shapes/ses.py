@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from posthouse.sandbox.envelopes import named_in, words_of
-from posthouse.sandbox.json_parts import Misfit, Unusable, an_object, decoded_object, in_base64, pairs
+from posthouse.sandbox.json_parts import Misfit, Unusable, an_object, decoded_object, in_base64, in_order, pairs
 from posthouse.sandbox.replies import Answer, Refusal, json_answer
 from posthouse.sandbox.shape import Headers, Request, Send, Shape, Taken, listed, matches
 from posthouse.sandbox.shapes.ses_news import SES_NEWS
@@ -61,7 +61,7 @@ def _simple(content: dict[str, Any]) -> dict[str, Any]:
         "subject": _data(content.get("Subject")),
         "text": _data(body.get("Text")),
         "html": _data(body.get("Html")),
-        "headers": pairs(content.get("Headers") or [], "Headers", "Name", "Value") or None,
+        "headers": in_order(content.get("Headers") or [], "Headers", "Name", "Value") or None,
         "attachments": [_file(file) for file in renamed_files(content.get("Attachments"), _FILE)],
     }
     return given(words)
