@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, TextClause, TextualSelect, bindparam, column, text
+from sqlalchemy import Boolean, Connection, TextClause, TextualSelect, bindparam, column, text
 
 from posthouse.core.lifecycle import TRANSITIONS, Happening, Status, sources
 from posthouse.core.policy import SHARES
@@ -31,14 +31,17 @@ class ClaimedSend:
     due_at: float
     lane: str
     date: float  # when it was taken for its first call: the message's Date, the same on every call
+    to_check: bool  # there may be a suppression: of its only recipient there is one, or it has several
 
 
 _PLAIN: Final = (*STATE_COLUMNS, sends.c.dedupe_key, sends.c.idempotency_key, sends.c.next_try_at, sends.c.lane)
-_COLUMNS: Final = (*_PLAIN, column("date", Instant))
+_COLUMNS: Final = (*_PLAIN, column("date", Instant), column("to_check", Boolean))
 _NAMES: Final = (
     ", ".join(f"email_sends.{plain.name}" for plain in _PLAIN)
     # An earlier release's claim has written none.
     + ", coalesce(email_sends.first_attempt_at, email_sends.created_at) AS date"
+    ", (email_sends.recipients LIKE '%\", \"%' OR EXISTS (SELECT 1 FROM email_suppressions "
+    "WHERE email_suppressions.address = email_sends.to_address)) AS to_check"
 )
 _INSTANTS: Final = ("now", "again_at")
 
@@ -118,8 +121,8 @@ def _oldest_first(rows: Sequence[Any]) -> list[ClaimedSend]:
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedSend:
-    key, idempotency_key, due_at, lane, date, body = row[len(STATE_COLUMNS) :]
-    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, lane, date)
+    key, idempotency_key, due_at, lane, date, to_check, body = row[len(STATE_COLUMNS) :]
+    return ClaimedSend(state_of(row), key, idempotency_key, body, due_at, lane, date, to_check)
 
 
 def _due(taking: Taking, lane: bool, hint: str = "") -> str:

@@ -190,11 +190,12 @@ class Dispatcher:
     async def _claim(self, part: Share, plan: RoutePlan) -> int:
         """Claims what there is leave for, and starts it; how much it was."""
         leave = await self._pace.ask(part.lane, plan.first, part.count)
+        asked_at = self._now()
         claimed = await self._claimed(part.lane, leave.count, plan) if leave.count else ()
         paced, now = 0, self._now()
         for send in claimed:
             goes = send.state.route == plan.first and send.state.expires_at > now
-            self._starter.start(send, leave.slot(paced) if goes else None)
+            self._starter.start(send, asked_at, leave.slot(paced) if goes else None)
             paced += goes
         await self._pace.give_back(leave, leave.count - paced)
         if paced == leave.count < part.count:

@@ -79,22 +79,23 @@ class Starter:
         """Begins no call any more: what is not under way is given back."""
         self._stopping = True
 
-    def start(self, claimed: ClaimedSend, slot: Slot | None) -> None:
-        """Takes a claimed send to its end. `slot` is its leave to go by its planned route; None where it needs one."""
-        task = asyncio.create_task(self._dispatch(claimed, slot))
+    def start(self, claimed: ClaimedSend, asked_at: float, slot: Slot | None) -> None:
+        """Takes a send that was claimed with what was known at `asked_at` to its end. `slot` is its leave to go by its
+        planned route; None where it needs one."""
+        task = asyncio.create_task(self._dispatch(claimed, asked_at, slot))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _dispatch(self, claimed: ClaimedSend, slot: Slot | None) -> None:
+    async def _dispatch(self, claimed: ClaimedSend, asked_at: float, slot: Slot | None) -> None:
         """From a claim to a call, or to the reason why there is none. Leave that no call needed is given back."""
-        route = await self._go(claimed, slot)
+        route = await self._go(claimed, asked_at, slot)
         if slot is not None and route != claimed.state.route:
             await self._pace.give_back_slot(slot)
 
-    async def _go(self, claimed: ClaimedSend, slot: Slot | None) -> str | None:
+    async def _go(self, claimed: ClaimedSend, asked_at: float, slot: Slot | None) -> str | None:
         """The route of the send's call, after that; None where there was a reason to make none."""
         async with AsyncExitStack() as held:  # until the call has ended
-            prepared = await self._unless_in_vain(claimed, self._prepare(claimed, slot, held))
+            prepared = await self._unless_in_vain(claimed, self._prepare(claimed, asked_at, slot, held))
             if prepared is None:
                 return None
             batch, call = prepared
@@ -122,7 +123,7 @@ class Starter:
         return None
 
     async def _prepare(
-        self, claimed: ClaimedSend, slot: Slot | None, held: AsyncExitStack
+        self, claimed: ClaimedSend, asked_at: float, slot: Slot | None, held: AsyncExitStack
     ) -> tuple[Batch, Call] | None:
         """A call, perhaps without some recipients, and the batch by which it goes; None where it may not begin, and
         then that is settled.
@@ -139,11 +140,12 @@ class Starter:
             self._settle(state, partial(release, again_at=self._now() + NO_SLOT_WAIT_S))
             return None
         held.enter_context(self._routes.slot(route))
-        asked_at = self._now()
-        spared = await self._spare(claimed, content)
-        if spared is None:
-            return None
-        claimed, content = spared
+        if claimed.to_check or self._now() - asked_at > FRESH_S:
+            asked_at = self._now()
+            spared = await self._spare(claimed, content)
+            if spared is None:
+                return None
+            claimed, content = spared
         if route != state.route and not await self._claims.reroute(state, route):
             self._claims.settled(state)  # somebody else has it now
             return None
