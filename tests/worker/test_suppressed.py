@@ -324,7 +324,7 @@ def test_while_the_database_cannot_say_nothing_is_called_and_nothing_is_lost() -
             return active(addresses, now)
 
         stage.store.suppressions.active = away  # type: ignore[method-assign]
-        stage.enqueue(*emails(3))
+        stage.enqueue(*emails(3, cc=["carol@example.com"]))
         stage.worker()
         await stage.until_status(within_s=90, accepted=3)
         assert min(stage.calls_at()) >= 30

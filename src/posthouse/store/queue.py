@@ -178,4 +178,4 @@ def _decided(report: Report, state: SendState, fresh: Collection[tuple[int, int,
 
 
 def _key(attempt: Attempt) -> tuple[int, int, str]:
-    return attempt.send_id, attempt.fence, attempt.via.value
+    return attempt.send_id, attempt.fence, attempt.via

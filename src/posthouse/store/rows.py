@@ -120,7 +120,7 @@ def lock(connection: Connection, database: Database, ids: Collection[int]) -> di
     """The rows with these ids as they stand, locked for this transaction."""
     wanted = sorted(set(ids))
     given = json.dumps(wanted) if database.is_sqlite else wanted
-    rows = connection.execute(_lock_sql(database.dialect), {"ids": given})
+    rows = connection.execute(_lock_sql(database.dialect), {"ids": given}).all()
     return {row[0]: state_of(row) for row in rows}
 
 
@@ -169,10 +169,11 @@ def record(
     if database.dialect == MYSQL:  # an INSERT there doesn't say what it did; nobody else records for a locked row
         recorded = connection.execute(_RECORDED, {"ids": sorted({attempt.send_id for attempt in batch})})
         known = {(send_id, fence, via) for send_id, fence, via in recorded}
-        new = [attempt for attempt in batch if (attempt.send_id, attempt.fence, attempt.via.value) not in known]
+        new = [attempt for attempt in batch if (attempt.send_id, attempt.fence, attempt.via) not in known]
         _insert_attempts(connection, new, worker)
-        return {(attempt.send_id, attempt.fence, attempt.via.value) for attempt in new}
-    return {(row.send_id, row.fence, row.via) for row in _insert_attempts(connection, batch, worker)}
+        return {(attempt.send_id, attempt.fence, attempt.via) for attempt in new}
+    written: Sequence[Sequence[Any]] = _insert_attempts(connection, batch, worker).all()
+    return {(send_id, fence, via) for send_id, fence, via in written}
 
 
 def _insert_attempts(connection: Connection, batch: Sequence[Attempt], worker: int) -> CursorResult[Any]:
@@ -186,12 +187,12 @@ def _attempt_row(attempt: Attempt, worker: int) -> tuple[Any, ...]:
     return (
         attempt.send_id,
         attempt.fence,
-        attempt.via.value,
+        attempt.via,
         attempt.route,
         worker,
         attempt.started_at,
         attempt.ended_at,
-        verdict.outcome.value,
+        verdict.outcome,
         verdict.maybe_accepted,
         storable(verdict.code, CODE_CHARS_MAX),
         storable(verdict.text, ERROR_CHARS_MAX),
@@ -338,7 +339,7 @@ def _change_row(step: Step, now: float) -> tuple[Any, ...]:
     change, call = step.change, _call(step.attempt)
     return (
         step.state.id,
-        change.status.value,
+        change.status,
         change.next_try_at,
         int(call is not None),
         change.failures,
@@ -355,8 +356,8 @@ def _change_row(step: Step, now: float) -> tuple[Any, ...]:
 
 def storable(said: str | None, chars_max: int) -> str | None:
     """What a provider said, so that every database takes it: no answer may make a result unstorable."""
-    if said is None:
-        return None
+    if not said:
+        return said
     said = said[:chars_max]
     return said if said.isascii() and "\x00" not in said else _cleaned(said)
 

@@ -63,28 +63,35 @@ class Caller:
 
         Gives those for whom it means nothing, though they were certainly not accepted: each is to be sent by itself.
         """
-        started_at, shared = self._now(), len(calls) > 1
+        started_at = self._now()
         verdicts = await self._verdicts(route, [call.message for call in calls])
         ended_at = self._now()
-        told = [(call, verdict) for call, verdict in zip(calls, verdicts, strict=True) if verdict is not None]
-        told.sort(key=lambda each: each[1].outcome is not Outcome.ACCEPTED)
-        judged = []
-        for call, verdict in told:
-            judged.append(self._settle(call, route, verdict, started_at, ended_at))
-            if (
-                shared and told[0][1].outcome is Outcome.ACCEPTED
-            ):  # then a refusal beside it is the message's own affair
-                self._judge(told[0][0].claimed, route, told[0][1])
-        latency_s = ended_at - started_at
-        for each in _news(judged):
-            await self._routes.note(route, each, latency_s, ended_at, self._chance.random(), shared=shared)
         apart = [call for call, verdict in zip(calls, verdicts, strict=True) if verdict is None]
+        told = [(call, verdict) for call, verdict in zip(calls, verdicts, strict=True) if verdict is not None]
+        for each in self._judged(route, told, started_at, ended_at):
+            chance, shared = self._chance.random(), len(calls) > 1
+            await self._routes.note(route, each, ended_at - started_at, ended_at, chance, shared=shared)
         if apart:
             log.warning(
                 "route %s: %d of the %d sends of one call go by themselves; it was refused as a whole, or had no room",
                 *(route, len(apart), len(calls)),
             )
         return apart
+
+    def _judged(
+        self, route: str, told: list[tuple[Call, Verdict]], started_at: float, ended_at: float
+    ) -> Iterable[Verdict]:
+        """Hands on what a call means for each of its sends; what it says about the route."""
+        if len(told) == 1:
+            ((call, verdict),) = told
+            return _news([self._settle(call, route, verdict, started_at, ended_at)])
+        told.sort(key=lambda each: each[1].outcome is not Outcome.ACCEPTED)
+        judged = []
+        for call, verdict in told:
+            judged.append(self._settle(call, route, verdict, started_at, ended_at))
+            if told[0][1].outcome is Outcome.ACCEPTED:  # then a refusal beside it is the message's own affair
+                self._judge(told[0][0].claimed, route, told[0][1])
+        return _news(judged)
 
     def _settle(self, call: Call, route: str, verdict: Verdict, started_at: float, ended_at: float) -> Verdict:
         """Hands on what a call means for one send, and for earlier ones; how it counts."""
