@@ -1,4 +1,5 @@
-"""Whether a send's recipients may get it, asked right before its call, for all that are about to begin at once."""
+"""Whether a send's recipients may get it, asked right before its call, for all that are about to begin at once; where
+its claim has said that there is anything to ask."""
 
 from __future__ import annotations
 
