@@ -196,6 +196,7 @@ COMPLAINED = buckets(sent=5000, complained=50)
         (slowed(), QUICK.step_s - 1, BAD, 100),  # what was done must show first
         (slowed(), QUICK.step_s, BAD, 50),
         (slowed(1000, 4000), QUICK.step_s, BAD, 100),  # half of what went: a limit that nothing reached helps nobody
+        (slowed(25), QUICK.step_s, BAD, 13),  # so that one step takes it back
         (slowed(15), QUICK.step_s, BAD, PER_MINUTE_MIN),
         (slowed(PER_MINUTE_MIN), QUICK.step_s, BAD, PER_MINUTE_MIN),
         (slowed(), QUICK.step_s - 1, WELL, 100),
@@ -241,6 +242,13 @@ def test_a_slow_down_begins_with_half_of_what_went_there_lately() -> None:
     assert begun is not None
     assert (begun.per_minute, begun.was_per_minute, begun.since) == (100, 200, NOW)
     assert begun.words.startswith("gmail on main is slowed to 100 a minute: 20% of 1,000 were put off or refused")
+
+
+@given(st.integers(5 * 2 * PER_MINUTE_MIN, 100_000))
+def test_one_step_takes_back_what_the_first_one_took(sent: int) -> None:
+    begun = judge(GMAIL, None, buckets(sent=sent, pushed_back=sent), NO_PAST, POLICY, NOW)
+    assert begun is not None
+    assert pace_after(begun, QUICK.step_s, WELL) == begun.was_per_minute
 
 
 @pytest.mark.parametrize(
