@@ -121,6 +121,7 @@ HALF = Counts(sent=10_000, deferred=5000, pushed_back=5000)
         (buckets(sent=1000, deferred=700, pushed_back=700), HALF, None),
         (buckets(sent=1000, deferred=750, pushed_back=750), HALF, Signal.PUSHED_BACK),
         (buckets(sent=1000, deferred=99, pushed_back=99), NO_PAST, None),
+        (buckets(sent=1000, delivered=1000, deferred=100, pushed_back=100), NO_PAST, Signal.PUSHED_BACK),
         (buckets(sent=1000, deferred=900, pushed_back=99), NO_PAST, None),  # most of it greylisting
         (buckets(sent=9, deferred=9, pushed_back=9), NO_PAST, None),  # too few to say anything
         (buckets(ago_s=4 * BUCKET_S, **PUT_OFF), NO_PAST, None),  # over
@@ -146,6 +147,14 @@ def test_the_reason_tells_how_much_and_against_what() -> None:
     found = trouble(buckets(**PUT_OFF), Counts(sent=10_000, deferred=10, pushed_back=10), POLICY, NOW)
     assert found is not None
     assert found.reason == "20% of 1,000 were put off or refused within 15 min, against 0.10% before"
+    found = trouble(buckets(sent=200, delivered=200, deferred=150, pushed_back=150), NO_PAST, POLICY, NOW)
+    assert found is not None
+    assert found.reason == "75% of 200 were put off or refused within 15 min", (
+        "what was delivered then is no second email"
+    )
+    found = trouble(buckets(sent=20, deferred=20, bounced=20, pushed_back=40), NO_PAST, POLICY, NOW)
+    assert found is not None
+    assert found.reason == "100% of 20 were put off or refused within 15 min"
     found = trouble(buckets(sent=1000, complained=5), NO_PAST, POLICY, NOW)
     assert found is not None
     assert found.reason == "0.50% complained within 24 h"
