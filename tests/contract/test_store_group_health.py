@@ -167,7 +167,7 @@ def test_it_gets_less_while_it_stays_bad_and_comes_back_by_steps(bench: Bench) -
             put_off(bench, sent=1000, number=200)
         else:
             count(bench, 500)
-    assert paces == [500, 250, 125, 62, 124, 248, 496, 992, 1000, None][: len(paces)]
+    assert paces == [500, 250, 125, 63, 126, 252, 504, 1000, None][: len(paces)]
     assert len(paces) >= 5
 
 
