@@ -254,7 +254,7 @@ class App:
         """Reads the log of the route's provider now, from where it was read to, or from `since` at the latest.
 
         `tell` hears of each stretch when it is written down. Raises ConfigError where there is no log to read,
-        SchemaError, DatabaseUnavailable, and LogFailed where it tells no more; what it told is kept.
+        SchemaError, DatabaseUnavailable, LogFailed where it tells no more, and TurnTaken; what it told is kept.
         """
         from posthouse.store.threads import StoreThreads
         from posthouse.worker.backfill import read_now

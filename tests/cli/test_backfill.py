@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,10 +10,13 @@ import pytest
 
 from posthouse import app as composition
 from posthouse.providers.transport import HttpAnswer, HttpRequest
+from posthouse.store.database import Database
+from posthouse.store.log_cursors import LogCursors
 from tests.cli.conftest import Shell
 from tests.providers.log_reading import PlayedServer
 
 HOUR_S = 3600
+NOW = 1_800_000_000.0
 
 
 class PlayedMailgun:
@@ -22,6 +26,7 @@ class PlayedMailgun:
         self.asked: list[tuple[int, int]] = []
         self.failing_after: int | None = None
         self.circle = False
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def reply(self, request: HttpRequest) -> Any:
         url = urlsplit(request.url)
@@ -34,6 +39,7 @@ class PlayedMailgun:
         if self.failing_after is not None and len(self.asked) >= self.failing_after:
             return HttpAnswer(429, {}, b'{"message":"slow down"}')
         self.asked.append((begin, end))
+        self.meanwhile()
         at = range(begin - begin % HOUR_S, end, HOUR_S)
         return {"items": [self._event(each) for each in at if each >= begin], "paging": {"next": "https://x/events/2"}}
 
@@ -83,6 +89,14 @@ def test_one_that_stops_in_the_middle_keeps_what_it_read_and_goes_on_from_there(
     read = mailgun.asked[-1][1]
     shell.json("reconcile", "--events")
     assert read - 2 <= mailgun.asked[3][0] <= read
+
+
+def test_it_says_so_where_somebody_else_reads_on(shell: Shell, mailgun: PlayedMailgun, opened: Database) -> None:
+    mailgun.meanwhile = lambda: LogCursors(opened).seize_turn("main", NOW) if len(mailgun.asked) == 3 else None
+    ran = shell.run("reconcile", "--events", "--since", "9h")
+    assert (ran.code, len(mailgun.asked)) == (1, 3)
+    assert "events, " in ran.flat
+    assert ran.flat.endswith("somebody else reads it now; the next run goes on from there")
 
 
 def test_pages_that_lead_in_a_circle_are_not_read_for_ever(shell: Shell, mailgun: PlayedMailgun) -> None:

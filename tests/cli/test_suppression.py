@@ -94,6 +94,7 @@ def test_what_it_is_about_and_for_how_long_can_be_said(shell: Shell) -> None:
         (("suppressions", "--review", "ada"), "--review goes with --limit alone"),
         (("suppressions", "import", "nowhere.csv"), "nowhere.csv: No such file"),
         (("suppressions", "export", "--json"), "goes with a FILE"),
+        (("suppressions", "export", "-", "--json"), "goes with a FILE"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_written(shell: Shell, args: tuple[str, ...], said: str) -> None:
@@ -243,6 +244,8 @@ def test_what_is_exported_can_be_imported(shell: Shell) -> None:
     assert shell.json("suppressions", "export", "out.csv") == {"file": "out.csv", "exported": 2}
     text = (shell.folder / "out.csv").read_text(encoding="utf-8")
     assert shell.run("suppressions", "export").out == text
+    assert shell.run("suppressions", "export", "-").out == text
+    assert not (shell.folder / "-").exists()
     first, _ = csv.DictReader(text.splitlines())
     assert (first["address"], first["reason"]) == ("ada@example.com", 'she said "no", and meant it')
 

@@ -100,6 +100,15 @@ def test_the_sends_of_a_worker_without_heartbeat_become_unknown(bench: Bench) ->
     assert attempt["worker"] == 99
 
 
+def test_who_knows_that_nobody_else_lives_names_the_dead_all_the_same(bench: Bench) -> None:
+    bench.enqueue("k")
+    state = bench.claim_one()
+    assert bench.store.sweeps.reap_all(bench.now, worker=bench.worker) == 0
+    assert bench.store.sweeps.reap_all(bench.now, worker=99) == 1
+    (attempt,) = bench.attempts("k")
+    assert f"worker {state.claimed_by} (here:1) died" in attempt["text"]
+
+
 def test_the_sends_of_a_worker_that_is_not_known_at_all_become_unknown(bench: Bench) -> None:
     bench.enqueue("k")
     bench.claim_one()

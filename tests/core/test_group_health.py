@@ -121,6 +121,7 @@ HALF = Counts(sent=10_000, deferred=5000, pushed_back=5000)
         (buckets(sent=1000, deferred=700, pushed_back=700), HALF, None),
         (buckets(sent=1000, deferred=750, pushed_back=750), HALF, Signal.PUSHED_BACK),
         (buckets(sent=1000, deferred=99, pushed_back=99), NO_PAST, None),
+        (buckets(sent=1000, delivered=1000, deferred=100, pushed_back=100), NO_PAST, Signal.PUSHED_BACK),
         (buckets(sent=1000, deferred=900, pushed_back=99), NO_PAST, None),  # most of it greylisting
         (buckets(sent=9, deferred=9, pushed_back=9), NO_PAST, None),  # too few to say anything
         (buckets(ago_s=4 * BUCKET_S, **PUT_OFF), NO_PAST, None),  # over
@@ -146,6 +147,14 @@ def test_the_reason_tells_how_much_and_against_what() -> None:
     found = trouble(buckets(**PUT_OFF), Counts(sent=10_000, deferred=10, pushed_back=10), POLICY, NOW)
     assert found is not None
     assert found.reason == "20% of 1,000 were put off or refused within 15 min, against 0.10% before"
+    found = trouble(buckets(sent=200, delivered=200, deferred=150, pushed_back=150), NO_PAST, POLICY, NOW)
+    assert found is not None
+    assert found.reason == "75% of 200 were put off or refused within 15 min", (
+        "what was delivered then is no second email"
+    )
+    found = trouble(buckets(sent=20, deferred=20, bounced=20, pushed_back=40), NO_PAST, POLICY, NOW)
+    assert found is not None
+    assert found.reason == "100% of 20 were put off or refused within 15 min"
     found = trouble(buckets(sent=1000, complained=5), NO_PAST, POLICY, NOW)
     assert found is not None
     assert found.reason == "0.50% complained within 24 h"
@@ -196,6 +205,7 @@ COMPLAINED = buckets(sent=5000, complained=50)
         (slowed(), QUICK.step_s - 1, BAD, 100),  # what was done must show first
         (slowed(), QUICK.step_s, BAD, 50),
         (slowed(1000, 4000), QUICK.step_s, BAD, 100),  # half of what went: a limit that nothing reached helps nobody
+        (slowed(25), QUICK.step_s, BAD, 13),  # so that one step takes it back
         (slowed(15), QUICK.step_s, BAD, PER_MINUTE_MIN),
         (slowed(PER_MINUTE_MIN), QUICK.step_s, BAD, PER_MINUTE_MIN),
         (slowed(), QUICK.step_s - 1, WELL, 100),
@@ -241,6 +251,13 @@ def test_a_slow_down_begins_with_half_of_what_went_there_lately() -> None:
     assert begun is not None
     assert (begun.per_minute, begun.was_per_minute, begun.since) == (100, 200, NOW)
     assert begun.words.startswith("gmail on main is slowed to 100 a minute: 20% of 1,000 were put off or refused")
+
+
+@given(st.integers(5 * 2 * PER_MINUTE_MIN, 100_000))
+def test_one_step_takes_back_what_the_first_one_took(sent: int) -> None:
+    begun = judge(GMAIL, None, buckets(sent=sent, pushed_back=sent), NO_PAST, POLICY, NOW)
+    assert begun is not None
+    assert pace_after(begun, QUICK.step_s, WELL) == begun.was_per_minute
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,33 @@ class PlayedMailgun:
     async def close(self) -> None: ...
 
 
-def set_up(stage: Stage, workers: int = 2, **settings: Any) -> tuple[PlayedMailgun, Listening]:
+class LongMailgun(PlayedMailgun):
+    """The same, with so many slow pages of news that they take longer to read than from one turn to the next."""
+
+    async def request(self, request: HttpRequest, *, timeout_s: float) -> HttpAnswer | HttpFailure:
+        if "/page-" in request.url:
+            await asyncio.sleep(10)
+        return await super().request(request, timeout_s=timeout_s)
+
+    def _page(self, request: HttpRequest) -> HttpAnswer:
+        page = json.loads(super()._page(request).body)
+        number = int(urlsplit(request.url).path.partition("/page-")[2] or 0)
+        if 0 < number * 10 < 2 * EVERY_S:
+            page["items"] = self.delivered
+        page["paging"]["next"] = f"https://mailgun.example/v3/mg.shop.example/events/page-{number + 1}"
+        return HttpAnswer(200, {}, json.dumps(page).encode())
+
+
+def set_up(
+    stage: Stage, workers: int = 2, played: type[PlayedMailgun] = PlayedMailgun, **settings: Any
+) -> tuple[PlayedMailgun, Listening]:
     chat = Listening(FINE)
     stage.alarm = AlarmSettings(transport=chat, url=lambda: URL)
     own = {"provider": "mailgun", "url": "https://mailgun.example", "api_key": "k", "domain": "mg.shop.example"}
     more = {"look_up_lag": f"{LAG_S:.0f}s", "backfill_every": f"{EVERY_S:.0f}s", "auth": None}
     slow = {"heartbeat": "60s", "dead_after": "600s", "sweep": "60s", "poll_min": "5s", "poll_max": "5s"}
     stage.configure({"main": own | more | {"idempotency_header": None} | settings}, worker=slow)
-    server = PlayedMailgun(stage.now)
+    server = played(stage.now)
     stage.transports["main"] = server
     for _ in range(workers):
         stage.worker()
@@ -150,5 +169,18 @@ def test_a_worker_that_dies_while_it_reads_leaves_the_rest_to_another() -> None:
         await stage.until(lambda: len(server.reads) > 6, within_s=3 * EVERY_S)
         assert server.reads[len([each for each in server.reads if each[0] <= read[0]])][1] <= read[2]
         await stage.until(lambda: set(deliveries(stage).values()) == {"delivered"}, within_s=5 * EVERY_S)
+
+    play(scene)
+
+
+def test_a_stretch_that_takes_longer_than_a_turn_is_read_by_one_worker_all_the_same() -> None:
+    async def scene(stage: Stage) -> None:
+        server, _ = set_up(stage, workers=3, played=LongMailgun)
+        stage.enqueue(email(1))
+        await stage.until_status(accepted=1)
+        await stage.until(lambda: set(deliveries(stage).values()) == {"delivered"}, within_s=3 * EVERY_S)
+        await asyncio.sleep(6 * EVERY_S)
+        begins = [begin for _, begin, _ in server.reads]
+        assert begins == sorted(set(begins)), "none is begun by two"
 
     play(scene)

@@ -74,7 +74,7 @@ def test_a_group_that_pushes_back_is_slowed_and_comes_back_by_steps_and_another_
         assert 15 <= pace <= 30
         (told,) = chat.heard
         assert told.startswith(f"Posthouse: group gmail on main slowed: gmail on main is slowed to {pace} a minute: ")
-        assert "25% of 80 were put off or refused within 15 min" in told
+        assert "33% of 60 were put off or refused within 15 min" in told
 
         asked_at = stage.at() + 1  # by then every worker knows
         await asyncio.sleep(1)

@@ -70,7 +70,7 @@ def _with_a_log(app: App) -> list[str]:
 
 
 def _read(app: App, route: str, since: float | None, *, quiet: bool) -> _Read:
-    from posthouse.worker.backfill import Filled, LogFailed
+    from posthouse.worker.backfill import Filled, LogFailed, TurnTaken
 
     read = _Read(route)
     with moving(f"log of {route}, minutes", quiet=quiet) as moved:
@@ -84,6 +84,6 @@ def _read(app: App, route: str, since: float | None, *, quiet: bool) -> _Read:
 
         try:
             app.read_log(route, since, tell)
-        except LogFailed as error:
+        except (LogFailed, TurnTaken) as error:
             read.error = str(error)
     return read

@@ -34,7 +34,7 @@ ADDRESS_NAMES: Final = ("address", "email", "emailaddress", "recipient")
 DELIMITERS: Final = (",", ";", "\t")
 _ADDRESS: Final = re.compile(r"[^,;\t]+@[^,;\t]+")
 
-STDIN: Final = Path("-")
+STDIO: Final = Path("-")
 
 CHUNK: Final = 500
 ERROR_CHARS: Final = 300
@@ -110,7 +110,7 @@ def _content(file: Path) -> str:
     Raises WrongUsage.
     """
     try:
-        read = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        read = sys.stdin.buffer.read() if file == STDIO else file.read_bytes()
     except OSError as error:
         raise WrongUsage(f"{file}: {error.strerror}") from None
     if read.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what spreadsheets call Unicode text
@@ -208,13 +208,13 @@ def _bad_lines(bad: Sequence[Json]) -> list[str]:
 
 def export(
     call: Invocation,
-    file: Annotated[Path | None, typer.Argument(help="Default: standard output.", show_default=False)] = None,
+    file: Annotated[Path, typer.Argument(help="Default, and `-`: standard output.", show_default=False)] = STDIO,
 ) -> Answer | None:
     """Write all suppressions as CSV, as `posthouse suppressions import` reads it."""
-    if file is None and call.output.as_json:
+    if file == STDIO and call.output.as_json:
         raise WrongUsage("--json goes with a FILE; what is written to standard output is CSV")
     table = call.app.store.suppressions
-    if file is None:
+    if file == STDIO:
         _export(sys.stdout, every(table))
         return None
     try:

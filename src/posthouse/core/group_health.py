@@ -122,13 +122,14 @@ class Counts:
 
     @property
     def base(self) -> int:
-        """How much mail this is about: what was sent, or heard of where more was heard than sent."""
-        return max(self.sent, self.delivered + self.deferred + self.bounced)
+        """How much mail this is about: what was sent, or heard of where more was heard than sent. What was put off
+        may have been delivered or refused since, so it is no mail of its own."""
+        return max(self.sent, self.delivered + self.bounced, self.deferred)
 
     @property
     def pushed_back_share(self) -> float:
-        """The part of it that was pushed back."""
-        return self.pushed_back / max(self.base, 1)
+        """The part of it that was pushed back; all of it where much was put off first, and refused then."""
+        return min(self.pushed_back / max(self.base, 1), 1.0)
 
     @property
     def complained_share(self) -> float:

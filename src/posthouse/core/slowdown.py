@@ -109,14 +109,14 @@ def judge(
 def _begun(where: GroupRoute, found: Trouble, now: float) -> Slowdown | None:
     if found.per_minute < 2 * PER_MINUTE_MIN:
         return None
-    half = found.per_minute // 2
+    half = _half(found.per_minute)
     return Slowdown(where.group, where.route, half, found.per_minute, found.signal, found.reason, now, now)
 
 
 def _slower(known: Slowdown, found: Trouble, now: float) -> Slowdown:
     if now - known.changed_at < STEPS[found.signal].step_s or known.per_minute == PER_MINUTE_MIN:
         return known
-    half = max(PER_MINUTE_MIN, min(known.per_minute, found.per_minute) // 2)
+    half = max(PER_MINUTE_MIN, _half(min(known.per_minute, found.per_minute)))
     return replace(
         known,
         per_minute=half,
@@ -125,6 +125,11 @@ def _slower(known: Slowdown, found: Trouble, now: float) -> Slowdown:
         changed_at=now,
         too_fast_per_minute=min(known.per_minute, 2 * half),  # what the next double would be
     )
+
+
+def _half(pace: int) -> int:
+    """Rounded up: the next step takes all of it back, and not all but one, for which it would need another step."""
+    return (pace + 1) // 2
 
 
 def _faster(known: Slowdown, buckets: Sequence[Bucket], now: float) -> Slowdown | None:

@@ -98,7 +98,7 @@ class Events:
             found = [_News(route, digest, by_digest[digest]) for digest in sorted(fresh)]
             applied = self._apply(connection, found, policies, now)
             self._suppress(connection, applied.told if verified else applied.joined, now)
-            counted = found if verified else _believed(applied.by_send.values())
+            counted = found if verified else _believed(connection, applied.by_send)
             count_events(connection, [(piece.route, piece.event) for piece in counted], now)
             return applied.stored
 
@@ -245,15 +245,28 @@ class _Applied:
         return [*self.joined, *self.strangers]
 
 
-def _believed(told: Iterable[Sequence[tuple[_News, Candidate]]]) -> list[_News]:
+def _believed(connection: Connection, told: Mapping[int, Sequence[tuple[_News, Candidate]]]) -> list[_News]:
     """Of news that anybody may have made up, what counts for a mailbox group: the first of each send that is about a
-    recipient of its own. So whoever has got a message can say one thing of it, and not a thousand."""
-    firsts = [pieces[0] for pieces in told]
-    return [
-        piece
-        for piece, candidate in firsts
-        if not candidate.heard and fold(piece.event.recipient) in candidate.recipients
-    ]
+    recipient of its own. So whoever has got a message can say one thing of it, and not a thousand. What is about
+    somebody else takes no place."""
+    own: dict[int, list[_News]] = defaultdict(list)
+    for id_, pieces in told.items():
+        for piece, candidate in pieces:
+            if fold(piece.event.recipient) in candidate.recipients:
+                own[id_].append(piece)
+    known = {id_: pieces[0][1] for id_, pieces in told.items() if id_ in own and pieces[0][1].heard}
+    told_before = _told_of_a_recipient(connection, known, {piece.digest for of_one in own.values() for piece in of_one})
+    return [pieces[0] for id_, pieces in own.items() if id_ not in told_before]
+
+
+def _told_of_a_recipient(connection: Connection, known: Mapping[int, Candidate], but: Collection[str]) -> set[int]:
+    """Those of the sends of which something was told before of a recipient of their own, or of nobody by name."""
+    if not known:
+        return set()
+    before = select(events.c.send_id, events.c.recipient).where(
+        events.c.send_id.in_(known), events.c.digest.not_in(but)
+    )
+    return {id_ for id_, to in connection.execute(before.distinct()) if not to or to in known[id_].recipients}
 
 
 def _about(state: SendState | None, candidate: Candidate, policies: Mapping[str, TypePolicy]) -> About:

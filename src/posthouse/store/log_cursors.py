@@ -1,6 +1,7 @@
 """How far each route's log at its provider was read, and whose turn it is to read on.
 
-A turn lasts from one write to the next: who holds it writes down each stretch, and only while nobody else has taken it.
+A turn lasts from one write to the next: who holds it writes down each stretch, and that it still reads one that takes
+long; and only while nobody else has taken it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class LogCursors:
     def advance(self, cursor: LogCursor, read_until: float, now: float) -> LogCursor | None:
         """Writes that everything before `read_until` was read; None where the turn is somebody else's now."""
         return self._write(cursor, turn_at=now, read_until=read_until, failing_since=None, error="")
+
+    def keep(self, cursor: LogCursor, now: float) -> LogCursor | None:
+        """Writes that a stretch is still being read; None where the turn is somebody else's now."""
+        return self._write(cursor, turn_at=now)
 
     def fail(self, cursor: LogCursor, error: str, now: float) -> LogCursor | None:
         """Writes why the log could not be read on; None where the turn is somebody else's now."""

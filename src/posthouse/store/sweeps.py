@@ -41,28 +41,33 @@ class Sweeps:
 
         Dead is whoever has not said since `alive_since` that it lives, or is not in `email_workers` at all.
         """
-        owners = _OWNERS.subquery()
-        dead = (
-            select(owners.c.claimed_by, workers.c.host, workers.c.pid)
-            .outerjoin_from(owners, workers, workers.c.id == owners.c.claimed_by)
-            .where(or_(workers.c.id.is_(None), workers.c.heartbeat_at < literal(alive_since, Instant)))
-        )
-        with self._database.read() as connection:
-            found = connection.execute(dead).all()
+        dead = or_(workers.c.id.is_(None), workers.c.heartbeat_at < literal(alive_since, Instant))
         alive = (
             select(workers.c.id)
             .where(workers.c.id == sends.c.claimed_by, workers.c.heartbeat_at >= literal(alive_since, Instant))
             .exists()
         )
-        return sum(
-            self._reap_worker(owner, f"{host or '?'}:{pid or '?'}", ~alive, now, worker) for owner, host, pid in found
-        )
+        return sum(self._reap_worker(owner, name, ~alive, now, worker) for owner, name in self._owners(dead))
 
     def reap_all(self, now: float, worker: int) -> int:
         """Like `reap`, for whoever knows that no other worker lives (the holder of a SQLite file's lock)."""
+        return sum(
+            self._reap_worker(owner, name, true(), now, worker)
+            for owner, name in self._owners(true())
+            if owner != worker
+        )
+
+    def _owners(self, which: ColumnElement[bool]) -> list[tuple[int, str]]:
+        """Those of the workers with a claimed send, and their names as far as they are known."""
+        owners = _OWNERS.subquery()
+        asked = (
+            select(owners.c.claimed_by, workers.c.host, workers.c.pid)
+            .outerjoin_from(owners, workers, workers.c.id == owners.c.claimed_by)
+            .where(which)
+        )
         with self._database.read() as connection:
-            owners = connection.scalars(_OWNERS.where(sends.c.claimed_by != worker)).all()
-        return sum(self._reap_worker(owner, "?", true(), now, worker) for owner in owners)
+            found = connection.execute(asked).all()
+        return [(owner, f"{host or '?'}:{pid or '?'}") for owner, host, pid in found]
 
     def _reap_worker(self, owner: int, name: str, dead: ColumnElement[bool], now: float, worker: int) -> int:
         """`dead` is asked again in the transaction that reaps."""

@@ -41,6 +41,9 @@ PAUSE_S: Final = 0.25
 TOGETHER: Final = 500
 """So many events a transaction: workers want the rows of the same sends."""
 
+KEEP_EVERY_S: Final = 60.0
+"""Whoever reads says so that often: much more often than anybody's turn can come."""
+
 LOOK_EVERY_S: Final = 30.0
 ALERT_AFTER_S: Final = 3600.0
 """A log may fail for so long before people are told; or for two of its turns."""
@@ -56,6 +59,13 @@ def backfill_every(config: Config) -> dict[str, float]:
 
 class LogFailed(Exception):
     """A log can't be read on now. The text says why."""
+
+
+class TurnTaken(Exception):
+    """Somebody else reads the log now, from where it was read to."""
+
+    def __init__(self) -> None:
+        super().__init__("somebody else reads it now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,7 @@ class Backfill:
     async def read(self, cursor: LogCursor) -> AsyncIterator[Filled]:
         """Reads on from where the cursor stands, and writes down how far it came after each stretch.
 
-        It ends where the turn is somebody else's now. Raises LogFailed, DatabaseUnavailable; what was read is kept.
+        Raises LogFailed, TurnTaken, DatabaseUnavailable; what was read is kept.
         """
         opened = self._providers[cursor.route].log
         if opened is None:
@@ -97,25 +107,26 @@ class Backfill:
         until = self._now() - opened.log.lag_s
         kept_from = self._now() - opened.log.kept_s
         begin = max(self._now() - FIRST_S if cursor.read_until is None else cursor.read_until, kept_from)
+        turn = _Turn(cursor, self._store, self._access, self._now)
         stretch_s = STRETCH_S
         while begin < until:
             end = min(begin + stretch_s, until)
             try:
-                counts = await self._stretch(cursor.route, opened, begin, end)
+                counts = await self._stretch(turn, opened, begin, end)
             except LogFailed as error:
-                await self._access.run(self._store.log_cursors.fail, cursor, str(error), self._now())
+                await turn.fail(str(error))
                 raise
             if counts is None:
                 stretch_s = (end - begin) / 2
                 continue
-            advanced = await self._access.run(self._store.log_cursors.advance, cursor, end, self._now())
+            is_mine = await turn.advance(end)
             yield Filled(begin, end, until, *counts)
-            if advanced is None:
-                return
-            cursor, begin, stretch_s = advanced, end, min(stretch_s * 2, STRETCH_S)
+            if not is_mine:
+                raise TurnTaken
+            begin, stretch_s = end, min(stretch_s * 2, STRETCH_S)
 
-    async def _stretch(self, route: str, opened: OpenLog, begin: float, end: float) -> tuple[int, int] | None:
-        """One stretch, taken in, as `Filled` counts; None where the log has too much. Raises LogFailed."""
+    async def _stretch(self, turn: _Turn, opened: OpenLog, begin: float, end: float) -> tuple[int, int] | None:
+        """One stretch, taken in, as `Filled` counts; None where the log has too much. Raises LogFailed, TurnTaken."""
         question: LogQuestion | None = opened.log.first(begin, end)
         told = new = 0
         trail = Trail()
@@ -124,32 +135,33 @@ class Backfill:
                 return told, new
             if trail.comes_back(question):
                 raise LogFailed(CIRCLE)
-            page = await self._ask(opened, question)
+            page = await self._ask(turn, opened, question)
             if isinstance(page, TooMuch):
                 break
-            entries = [*page.entries, *await self._details(opened, page)]
-            counts = await self._take_in(route, opened, entries)
+            entries = [*page.entries, *await self._details(turn, opened, page)]
+            counts = await self._take_in(turn.route, opened, entries)
             told, new, question = told + counts[0], new + counts[1], page.further
         if end - begin <= STRETCH_MIN_S:
             raise LogFailed(f"it has more of {end - begin:.0f} s than it gives out")
         return None
 
-    async def _details(self, opened: OpenLog, page: LogPage) -> Sequence[Any]:
+    async def _details(self, turn: _Turn, opened: OpenLog, page: LogPage) -> Sequence[Any]:
         """What more is told of those messages whose end is not known here."""
         if not page.details:
             return ()
         ours = await self._access.run(self._store.events.without_end, {id_ for id_, _ in page.details})
         entries: list[Any] = []
         for question in (question for id_, question in page.details if id_ in ours):
-            detail = await self._ask(opened, question)
+            detail = await self._ask(turn, opened, question)
             if isinstance(detail, LogPage):
                 entries += detail.entries
         return entries
 
-    async def _ask(self, opened: OpenLog, question: LogQuestion) -> LogPage | TooMuch:
+    async def _ask(self, turn: _Turn, opened: OpenLog, question: LogQuestion) -> LogPage | TooMuch:
         answer = await opened.ask(question)
         if isinstance(answer, Verdict):
             raise LogFailed(f"{answer.code} {answer.text or answer.rule or 'no usable answer'}".strip())
+        await turn.keep()
         await asyncio.sleep(PAUSE_S)
         return answer
 
@@ -163,6 +175,41 @@ class Backfill:
             stored = await self._access.run(self._store.events.store, route, news, self._policies, now)
             new += stored.new
         return len(read.events), new
+
+
+class _Turn:
+    """Whose turn it is to read a log: ours, as long as what is written down goes through."""
+
+    def __init__(self, cursor: LogCursor, store: Store, access: StoreAccess, now: Callable[[], float]) -> None:
+        self._cursor = cursor
+        self._cursors = store.log_cursors
+        self._access = access
+        self._now = now
+
+    @property
+    def route(self) -> str:
+        """Whose log it is."""
+        return self._cursor.route
+
+    async def keep(self) -> None:
+        """Says that it is still being read, where that was not said for a while. Raises TurnTaken."""
+        now = self._now()
+        if now - self._cursor.turn_at < KEEP_EVERY_S:
+            return
+        kept = await self._access.run(self._cursors.keep, self._cursor, now)
+        if kept is None:
+            raise TurnTaken
+        self._cursor = kept
+
+    async def advance(self, read_until: float) -> bool:
+        """Writes how far it was read; False where the turn is somebody else's now."""
+        advanced = await self._access.run(self._cursors.advance, self._cursor, read_until, self._now())
+        self._cursor = advanced or self._cursor
+        return advanced is not None
+
+    async def fail(self, error: str) -> None:
+        """Writes why it can't be read on."""
+        await self._access.run(self._cursors.fail, self._cursor, error, self._now())
 
 
 class BackfillWatch:
@@ -205,11 +252,14 @@ class BackfillWatch:
         cursor = await self._access.run(self._store.log_cursors.take_turn, route, self._now(), self._every[route])
         if cursor is None:
             return
+        new = 0
         try:
-            new = sum([filled.new async for filled in self._backfill.read(cursor)])
+            async for filled in self._backfill.read(cursor):
+                new += filled.new
         except LogFailed as error:
             await self._tell(route, error)
-            return
+        except TurnTaken:
+            pass  # by a person, or after a long sleep of this machine
         if new:
             log.warning("the log of route %s had %d events that no webhook had brought", route, new)
 
