@@ -1,7 +1,7 @@
 """django-post-office draining the same messages: a Django project of its own, run as a process of its own.
 
-It is set up as its documentation recommends for speed: queued by `send_many`, sent by `send_queued_mail` with several
-threads in each process, which keep their SMTP connections for a whole batch; and the whole queue is one batch.
+Queued by `send_many`, sent by `send_queued_mail` with several threads in each process, which keep their SMTP
+connections for a whole batch. Set up for speed, as its documentation recommends, the whole queue is one batch.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from posthouse.email import Email
 SENDS: Final = 5000
 CONNECTIONS: Final = 32
 PROCESSES: Final = (1, 2)  # on both sides, dividing the connections among them
+INSTALLED: Final = {"processes": 1, "threads": 5, "batch": 100}  # django-post-office without a setting
 
 CONFIG: Final = """
 database = "{database}"
@@ -39,7 +40,8 @@ class Drained:
 
     bare: float  # on asyncio's own event loop, as a script has it
     bare_uvloop: float  # on the event loop that the worker has
-    post_office: dict[int, float]
+    post_office_installed: float  # as it is installed
+    post_office: dict[int, float]  # set up for speed
     posthouse: dict[int, float]
 
     @property
@@ -49,6 +51,10 @@ class Drained:
     @property
     def to_bare_uvloop(self) -> float:
         return self.posthouse[1] / self.bare_uvloop
+
+    @property
+    def to_post_office_installed(self) -> float:
+        return self.posthouse[1] / self.post_office_installed
 
     def to_post_office(self, processes: int) -> float:
         return self.posthouse[processes] / self.post_office[processes]
@@ -83,12 +89,13 @@ def run(new_database: Callable[[], str], sends: int = SENDS, connections: int = 
             plain = runner.run(bare(port, mails, connections))
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             quick = runner.run(bare(port, mails, connections))
+        installed = post_office.drain(new_database(), port, sends, **INSTALLED)
         peer, ours = {}, {}
         for processes in PROCESSES:
             each = connections // processes
             peer[processes] = post_office.drain(new_database(), port, sends, processes, threads=each, batch=sends)
             ours[processes] = _posthouse(new_database(), port, sends, processes, each)
-        return Drained(plain, quick, peer, ours)
+        return Drained(plain, quick, installed, peer, ours)
 
 
 def _posthouse(database_url: str, port: int, sends: int, processes: int, connections: int) -> float:
