@@ -36,6 +36,8 @@ from posthouse.worker.places import Places
 ADAPTIVE_FIRST: Final = 32.0
 """So many calls at once a new worker begins with; the first windows double it."""
 
+WORTH_A_CLAIM: Final = 16
+
 HEALTH_AGE_MAX_S: Final = 0.5
 """Nothing is called by what was known of the routes longer ago."""
 
@@ -102,14 +104,14 @@ class Routes:
                 self._half_free.set()
 
     def free(self, route: str) -> int:
-        """How many sends to claim for the route now: what it has room for and takes well, at most half of that at
+        """How many sends to claim for the route now: what it has room for and takes well, of many at most half at
         once. So there are calls under way while the other half is claimed."""
         takes_well = self._takes_well(route)
-        half = max(takes_well - takes_well // 2, self.facts[route].batch_max)
-        return max(0, min(self.room(route), takes_well - self._used[route], half))
+        most = max(_half_of_many(takes_well), self.facts[route].batch_max)
+        return max(0, min(self.room(route), takes_well - self._used[route], most))
 
     async def gather(self, longest_s: float) -> None:
-        """Until half of a route at work is free, so that a claim is worth its price; or so long at most."""
+        """Until half of a route with many at work is free, so that a claim is worth its price; or so long at most."""
         at_work = [route for route in self.facts if self._used[route]]
         if not at_work or any(map(self._is_half_free, at_work)):
             return
@@ -119,7 +121,8 @@ class Routes:
                 await self._half_free.wait()
 
     def _is_half_free(self, route: str) -> bool:
-        return self._used[route] <= self._takes_well(route) // 2
+        takes_well = self._takes_well(route)
+        return takes_well - self._used[route] >= _half_of_many(takes_well)
 
     def _takes_well(self, route: str) -> int:
         return self._adaptive[route].allowed(self.facts[route].concurrency)
@@ -249,6 +252,11 @@ class Routes:
         elif after.held_until > now:
             level = logging.WARNING if after.strikes else logging.DEBUG  # what fits is the provider's everyday word
             log.log(level, "route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)
+
+
+def _half_of_many(places: int) -> int:
+    """Half of them, but so many at least that one claim is worth it."""
+    return max(places - places // 2, WORTH_A_CLAIM)
 
 
 def _was_out(health: RouteHealth) -> bool:
