@@ -82,6 +82,18 @@ def test_each_of_several_limits_holds_whichever_of_them_puts_a_send_off(
         assert_within(sorted(times[limit.name]), limit.rate)
 
 
+def test_whoever_got_none_asks_again_before_a_later_one_can_have_the_slot() -> None:
+    """Else a bulk lane that happens to be asked for in between takes what an urgent one was refused a moment ago."""
+    slow = Limit("route main", rate=Rate(1, 1.0, burst=1))
+    states = {slow.name: LimitState()}
+    states |= permit([slow], states, want=1, now=NOW)[1]
+    refused, _, _ = permit([slow], states, want=1, now=NOW)
+    assert refused.count == 0
+    in_between, _, _ = permit([slow], states, want=1, now=refused.next_at - 0.02)
+    at_its_time, _, _ = permit([slow], states, want=1, now=refused.next_at)
+    assert (in_between.count, at_its_time.count) == (0, 1)
+
+
 FIFTY = Limit("route main", rate=Rate(50, 1.0, slack_s=SLACK_SHARE))
 
 

@@ -11,7 +11,7 @@ The state is `tat`, the "theoretical arrival time" of ITU-T I.371: how far the s
 - `follow` where another limit has put the starts later than the reservation would have.
 - `spend` when a send turned out to need more than its one slot, as where recipients are counted and not messages.
 
-Where nothing was granted, sleeping until `reservation.next_at` is enough; asking half a horizon before that loses no
+Where nothing was granted, sleeping until `reservation.next_at` is enough; asking nearly a horizon before that loses no
 slot to the way to the database. A crash loses the slots that it held, which is the safe side.
 """
 

@@ -16,6 +16,10 @@ from posthouse.core.quotas import give_back as give_back_quota
 HORIZON_S: Final = 0.1
 """Slots are given away no further ahead: what is claimed for them may have to wait for so long."""
 
+AGAIN_S: Final = 0.9 * HORIZON_S
+"""So long before the next slot whoever got none asks again: as soon as it can be had, or somebody who happened to ask
+a moment later would get it, whatever their priorities."""
+
 LATE_MAX_S: Final = 0.25
 """A slot that could not be used within this time of its own is let go: later ones are others'."""
 
@@ -116,7 +120,7 @@ def _allowed(limit: Limit, state: LimitState, want: int, now: float) -> tuple[in
     if limit.rate is not None:
         reservation = reserve(state.tat, now, allowed, limit.rate, HORIZON_S)
         if reservation.granted < allowed:
-            allowed, again_at = reservation.granted, reservation.next_at - HORIZON_S / 2
+            allowed, again_at = reservation.granted, reservation.next_at - AGAIN_S
     if limit.quota is not None:
         granted, _ = take(state.parts, now, allowed, limit.quota)
         if granted < allowed:
