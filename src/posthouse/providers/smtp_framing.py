@@ -11,8 +11,6 @@ REPLY_BYTES_MAX: Final = 4 * LINE_BYTES_MAX
 _LINE = re.compile(rb"([1-5][0-9]{2})(.?)(.*)", re.DOTALL)
 """A code from 100 to 599, what tells whether more lines follow, and the words."""
 
-_ONE_LINE = re.compile(rb"([1-5][0-9]{2}) ([^\n]*)\n")
-
 
 class BadReply(Exception):
     """What came is no SMTP reply, or has no end."""
@@ -40,10 +38,6 @@ class Incoming:
 
     def next_reply(self) -> Said | None:
         """The next reply, None until all of its lines are there. Raises BadReply."""
-        one = _ONE_LINE.match(self._octets)
-        if one is not None and one.end() <= LINE_BYTES_MAX:  # nearly always
-            self._octets = self._octets[one.end() :]
-            return Said(int(one[1]), one[2].decode("utf-8", "replace").strip())
         texts: list[str] = []
         begin = 0
         while (end := self._octets.find(b"\n", begin)) >= 0:

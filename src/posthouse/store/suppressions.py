@@ -304,9 +304,10 @@ def _changes(new: str, word: Word) -> str:
     sets = {name: new.format(name) for name in told}
     if word is Word.LIST:
         anew = f"{until_was} <= {now} AND ({until} IS NULL OR {until} > {now})"
-        sets = {name: f"CASE WHEN {anew} THEN {new.format(name)} ELSE {was.format(name)} END" for name in told}
-        untold = f"{was.format('reason')} = ''"
-        sets["reason"] = f"CASE WHEN {anew} OR {untold} THEN {new.format('reason')} ELSE {was.format('reason')} END"
+        when = dict.fromkeys(told, anew) | {"reason": f"({anew}) OR {was.format('reason')} = ''"}
+        sets = {
+            name: f"CASE WHEN {when[name]} THEN {value} ELSE {was.format(name)} END" for name, value in sets.items()
+        }
     longer = f"CASE WHEN {until_was} IS NULL OR {until} IS NULL THEN NULL "
     longer += f"WHEN {until_was} > {until} THEN {until_was} ELSE {until} END"
     sets["until"] = until if word is Word.PERSON else longer

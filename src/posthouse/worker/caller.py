@@ -82,9 +82,6 @@ class Caller:
         self, route: str, told: list[tuple[Call, Verdict]], started_at: float, ended_at: float
     ) -> Iterable[Verdict]:
         """Hands on what a call means for each of its sends; what it says about the route."""
-        if len(told) == 1:
-            ((call, verdict),) = told
-            return _news([self._settle(call, route, verdict, started_at, ended_at)])
         told.sort(key=lambda each: each[1].outcome is not Outcome.ACCEPTED)
         judged = []
         for call, verdict in told:
