@@ -200,8 +200,6 @@ class Dispatcher:
         await self._pace.give_back(leave, leave.count - paced)
         if paced == leave.count < part.count:
             self._rest(part.lane, min(leave.next_at, self._now() + PACED_WAIT_MAX_S))
-        if claimed:
-            await asyncio.sleep(0)  # each takes its slot now, so that the next claim counts what is really free
         return len(claimed)
 
     async def _claimed(self, lane: str, count: int, plan: RoutePlan) -> Sequence[ClaimedSend]:

@@ -6,8 +6,10 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from posthouse.content import Content, StoredFile
@@ -23,6 +25,14 @@ KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Files that are kept after their call, because the next email may have the same: a newsletter's logo is read once."""
 
 log = logging.getLogger("posthouse.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """Files by their digest, which count as lent until they are given back, once."""
+
+    files: Mapping[str, bytes]
+    give_back: Callable[[], None]
 
 
 class Files:
@@ -50,21 +60,29 @@ class Files:
         if not content.files:
             yield NO_FILES
             return
-        async with self._room(sum(file.size for file in content.files)):
-            yield await self._loaded(send_id, content)
+        loan = await self.lend(send_id, content)
+        try:
+            yield loan.files
+        finally:
+            loan.give_back()
 
-    @asynccontextmanager
-    async def _room(self, size: int) -> AsyncIterator[None]:
+    async def lend(self, send_id: int, content: Content) -> Loan:
+        """The same for whoever gives them back without waiting."""
+        size = sum(file.size for file in content.files)
         async with self._turn:  # so that small ones don't pass by a large one for ever
             while self._lent_bytes and self._lent_bytes + size > self._lent_bytes_max:
                 self._returned.clear()
                 await self._returned.wait()
             self._lent_bytes += size
         try:
-            yield
-        finally:
-            self._lent_bytes -= size
-            self._returned.set()
+            return Loan(await self._loaded(send_id, content), partial(self._take_back, size))
+        except BaseException:
+            self._take_back(size)
+            raise
+
+    def _take_back(self, size: int) -> None:
+        self._lent_bytes -= size
+        self._returned.set()
 
     async def _loaded(self, send_id: int, content: Content) -> dict[str, bytes]:
         digests = {file.digest for file in content.files}

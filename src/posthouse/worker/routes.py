@@ -94,14 +94,22 @@ class Routes:
     @contextmanager
     def slot(self, route: str) -> Iterator[None]:
         """One slot, for the duration of a call."""
-        self._used[route] += 1
+        self.begin(route)
         try:
             yield
         finally:
-            self._used[route] -= 1
-            self.freed.set()
-            if not self._half_free.is_set() and self._is_half_free(route):
-                self._half_free.set()
+            self.end(route)
+
+    def begin(self, route: str) -> None:
+        """Takes one slot, until `end`."""
+        self._used[route] += 1
+
+    def end(self, route: str) -> None:
+        """Gives one slot back."""
+        self._used[route] -= 1
+        self.freed.set()
+        if not self._half_free.is_set() and self._is_half_free(route):
+            self._half_free.set()
 
     def free(self, route: str) -> int:
         """How many sends to claim for the route now: what it has room for and takes well, of many at most half at

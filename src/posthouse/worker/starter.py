@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -19,7 +18,7 @@ from posthouse.store.taking import ClaimedSend
 from posthouse.worker.batches import Batch, Batches
 from posthouse.worker.caller import Call, Caller
 from posthouse.worker.claims import Claims
-from posthouse.worker.files import Files
+from posthouse.worker.files import Files, Loan
 from posthouse.worker.gates import Gates
 from posthouse.worker.pace import Pace, Slot
 from posthouse.worker.pulse import Pulse
@@ -40,6 +39,50 @@ NOT_READ_WAIT_S: Final = 10.0
 log = logging.getLogger("posthouse.worker")
 
 Ready = TypeVar("Ready")
+
+
+class _Held:
+    """What a send holds until its call has ended: from its start on a slot on its planned route, so that the next
+    claim counts what is really free, and perhaps files."""
+
+    __slots__ = ("_loan", "_route", "_routes")
+
+    def __init__(self, routes: Routes, planned: str | None) -> None:
+        self._routes = routes
+        self._route: str | None = None
+        self._loan: Loan | None = None
+        if planned is not None:
+            self.slot_on_one_of((planned,))
+
+    def slot_on_one_of(self, routes: Sequence[str]) -> str | None:
+        """The route of its slot: the first of these that has room; None where none has, and then it has no slot."""
+        for route in routes:
+            if route == self._route:
+                return route
+            if self._routes.room(route):
+                self._move(route)
+                return route
+        self._move(None)
+        return None
+
+    def files(self, loan: Loan) -> Mapping[str, bytes]:
+        """The files that were lent for it."""
+        self._loan = loan
+        return loan.files
+
+    def give_back(self) -> None:
+        """Everything."""
+        self._move(None)
+        if self._loan is not None:
+            self._loan.give_back()
+            self._loan = None
+
+    def _move(self, route: str | None) -> None:
+        if self._route is not None:
+            self._routes.end(self._route)
+        self._route = route
+        if route is not None:
+            self._routes.begin(route)
 
 
 class Starter:
@@ -82,28 +125,33 @@ class Starter:
     def start(self, claimed: ClaimedSend, asked_at: float, slot: Slot | None) -> None:
         """Takes a send that was claimed with what was known at `asked_at` to its end. `slot` is its leave to go by its
         planned route; None where it needs one."""
-        task = asyncio.create_task(self._dispatch(claimed, asked_at, slot))
+        held = _Held(self._routes, claimed.state.route)
+        task = asyncio.create_task(self._dispatch(claimed, asked_at, slot, held))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(partial(self._ended, held))
 
-    async def _dispatch(self, claimed: ClaimedSend, asked_at: float, slot: Slot | None) -> None:
+    def _ended(self, held: _Held, task: asyncio.Task[None]) -> None:
+        held.give_back()
+        self.tasks.discard(task)
+
+    async def _dispatch(self, claimed: ClaimedSend, asked_at: float, slot: Slot | None, held: _Held) -> None:
         """From a claim to a call, or to the reason why there is none. Leave that no call needed is given back."""
-        route = await self._go(claimed, asked_at, slot)
+        route = await self._go(claimed, asked_at, slot, held)
         if slot is not None and route != claimed.state.route:
+            held.give_back()
             await self._pace.give_back_slot(slot)
 
-    async def _go(self, claimed: ClaimedSend, asked_at: float, slot: Slot | None) -> str | None:
+    async def _go(self, claimed: ClaimedSend, asked_at: float, slot: Slot | None, held: _Held) -> str | None:
         """The route of the send's call, after that; None where there was a reason to make none."""
-        async with AsyncExitStack() as held:  # until the call has ended
-            prepared = await self._unless_in_vain(claimed, self._prepare(claimed, asked_at, slot, held))
-            if prepared is None:
-                return None
-            batch, call = prepared
-            if await self._batches.made(batch, call):
-                return batch.route
-            if await self._unless_in_vain(claimed, self._may_go_by_itself(batch.route, call)):
-                await self._caller.call(batch.route, call)
-            return batch.route
+        prepared = await self._unless_in_vain(claimed, self._prepare(claimed, asked_at, slot, held))
+        if prepared is None:
+            return None
+        batch, call = prepared
+        if not await self._batches.made(batch, call) and await self._unless_in_vain(
+            claimed, self._may_go_by_itself(batch.route, call)
+        ):
+            await self._caller.call(batch.route, call)
+        return batch.route
 
     async def _unless_in_vain(self, claimed: ClaimedSend, preparing: Coroutine[Any, Any, Ready]) -> Ready | None:
         """What was prepared for a call; None where it could not be, and then that is settled."""
@@ -123,23 +171,22 @@ class Starter:
         return None
 
     async def _prepare(
-        self, claimed: ClaimedSend, asked_at: float, slot: Slot | None, held: AsyncExitStack
+        self, claimed: ClaimedSend, asked_at: float, slot: Slot | None, held: _Held
     ) -> tuple[Batch, Call] | None:
         """A call, perhaps without some recipients, and the batch by which it goes; None where it may not begin, and
         then that is settled.
 
-        The route's place and the message's files are `held`. Raises CannotRender, DatabaseUnavailable.
+        The route's slot and the message's files are `held`. Raises CannotRender, DatabaseUnavailable.
         """
         state = claimed.state
         content = self._content(claimed)
         able = self._able(state, content)
         if not self._may_begin(claimed, able):
             return None
-        route = next((name for name in able if self._routes.room(name)), None)
+        route = held.slot_on_one_of(able)
         if route is None:
             self._settle(state, partial(release, again_at=self._now() + NO_SLOT_WAIT_S))
             return None
-        held.enter_context(self._routes.slot(route))
         if claimed.to_check or self._now() - asked_at > FRESH_S:
             asked_at = self._now()
             spared = await self._spare(claimed, content)
@@ -149,7 +196,7 @@ class Starter:
         if route != state.route and not await self._claims.reroute(state, route):
             self._claims.settled(state)  # somebody else has it now
             return None
-        files = await held.enter_async_context(self._files.of(state.id, content)) if content.files else NO_FILES
+        files = held.files(await self._files.lend(state.id, content)) if content.files else NO_FILES
         message = self._renderer.message(state.id, claimed.idempotency_key, content, claimed.date, files)
         own = slot if route == state.route else None
         if not await self._on_time(claimed, route, own, len(message.recipients)):
