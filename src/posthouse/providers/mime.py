@@ -37,12 +37,18 @@ def message_bytes(message: OutgoingMessage) -> bytes:
     if message.raw is not None:
         return message.raw
     message_id = message_id_of(message)
+    head = "\r\n".join([*_head(message, message_id), ""]).encode()
     tree = _tree(message)
-    pieces = ["\r\n".join([*_head(message, message_id), ""]).encode()]
-    _write(tree, _token(message_id, tree), pieces)
-    if not pieces[-1].endswith(b"\r\n"):
-        pieces.append(b"\r\n")
-    return b"".join(pieces)
+    token = message_id
+    while True:  # once, but for a message that was made to hold its token
+        token = blake2b(token.encode(), digest_size=12).hexdigest()
+        pieces = [head]
+        written = _write(tree, token, pieces)
+        if not pieces[-1].endswith(b"\r\n"):
+            pieces.append(b"\r\n")
+        content = b"".join(pieces)
+        if content.count(token.encode()) == written:
+            return content
 
 
 def message_id_of(message: OutgoingMessage) -> str:
@@ -114,30 +120,20 @@ def _together(subtype: str, parts: list[Node] | list[Part], parameters: str = ""
 # Its bytes.
 
 
-def _token(message_id: str, tree: Node) -> str:
-    """What all boundaries have in common: the same for the same message, and certainly in none of its parts."""
-    token = blake2b(message_id.encode(), digest_size=12).hexdigest()
-    while _holds(tree, token.encode()):
-        token = blake2b(token.encode(), digest_size=12).hexdigest()
-    return token
-
-
-def _holds(node: Node, octets: bytes) -> bool:
-    if isinstance(node, Part):
-        return any(octets in piece for piece in node.pieces)
-    return any(_holds(part, octets) for part in node.parts)
-
-
-def _write(node: Node, token: str, pieces: list[bytes]) -> None:
+def _write(node: Node, token: str, pieces: list[bytes]) -> int:
+    """Adds its bytes; how many times they have the token, which all boundaries have in common: the same for the same
+    message, and certainly in none of its parts."""
     if isinstance(node, Part):
         pieces += node.pieces
-        return
+        return 0
     boundary = f"=_{node.subtype}_{token}"
     encoding = "Content-Transfer-Encoding: 8bit\r\n" if node.is_8bit else ""
     head = f'Content-Type: multipart/{node.subtype}{node.parameters};\r\n boundary="{boundary}"\r\n{encoding}'
     pieces.append(head.encode())
     between = f"\r\n--{boundary}\r\n".encode()
+    written = 2 + len(node.parts)
     for part in node.parts:
         pieces.append(between)
-        _write(part, token, pieces)
+        written += _write(part, token, pieces)
     pieces.append(f"\r\n--{boundary}--".encode())
+    return written
