@@ -69,6 +69,19 @@ class Adaptive:
         """How many calls may be under way, of `maximum` that are configured; at least one."""
         return max(1, min(int(self.limit), maximum))
 
+    def with_sample(self, latency_s: float, in_flight: int) -> Adaptive:
+        """One more; put together by hand, as there is one for each call."""
+        return Adaptive(
+            self.limit,
+            self.baseline_s,
+            self.doubles,
+            self.changed_at,
+            self.slow,
+            self.shrunk_s,
+            (*self.samples, latency_s),
+            max(self.peak, in_flight),
+        )
+
 
 def tells(verdict: Verdict) -> bool | None:
     """Whether a call's latency counts (True), or it says that there were too many (False), or nothing (None)."""
@@ -91,7 +104,7 @@ def ended(
     if not ok:
         return _shrunk(state, FAILED, now)
     told_s = (state.baseline_s or latency_s) if shared else latency_s
-    state = replace(state, samples=(*state.samples, told_s), peak=max(state.peak, in_flight))
+    state = state.with_sample(told_s, in_flight)
     enough = max(FIRST_SAMPLES_MIN if state.doubles else SAMPLES_MIN, state.allowed(maximum))
     return _judged(state, now, maximum) if len(state.samples) >= enough else state
 

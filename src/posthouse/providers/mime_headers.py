@@ -73,6 +73,8 @@ def filename_parameters(filename: str) -> tuple[str, str]:
 
 def ascii_domain(address: Address) -> str:
     """The address with its domain as A-labels (RFC 5890); what stands before the @ is never changed."""
+    if address.email.isascii():
+        return address.email
     local, _, domain = address.email.rpartition("@")
     if domain.isascii():
         return address.email

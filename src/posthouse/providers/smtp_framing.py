@@ -38,15 +38,15 @@ class Incoming:
 
     def next_reply(self) -> Said | None:
         """The next reply, None until all of its lines are there. Raises BadReply."""
-        texts: list[str] = []
+        texts = ""
         begin = 0
         while (end := self._octets.find(b"\n", begin)) >= 0:
             code, text, last = _read_line(self._octets[begin : end + 1])
-            texts.append(text)
             begin = end + 1
             if last:
                 self._octets = self._octets[begin:]
-                return Said(code, "\n".join(texts))
+                return Said(code, texts + text)
+            texts += f"{text}\n"
         if len(self._octets) > REPLY_BYTES_MAX or len(self._octets) - begin > LINE_BYTES_MAX:
             raise BadReply
         return None
