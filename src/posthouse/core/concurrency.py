@@ -48,6 +48,9 @@ LEARNT_IN_VAIN: Final = 0.5
 """How much of the way to a window's typical latency the baseline goes: fast to a lower one, slowly to a higher one,
 and half of it where shrinking has not helped."""
 
+LEARNT_AHEAD: Final = 0.25
+"""How much of the way to what one claim shows goes what is claimed ahead."""
+
 HELPED: Final = 0.85
 """If shrinking leaves more than this of the latency, it wasn't our hurry: the provider has become slower by itself."""
 
@@ -81,6 +84,25 @@ class Adaptive:
             (*self.samples, latency_s),
             max(self.peak, in_flight),
         )
+
+
+@value
+class Ahead:
+    """How many sends to claim beyond the calls that may be under way: as many as typically end during one claim, so
+    that others begin in their place. Next to nothing where calls take longer than claims."""
+
+    typical: float = 0.0
+
+    def after(self, ended: int) -> Ahead:
+        """What is known after a claim during which so many calls ended."""
+        return Ahead(self.typical + LEARNT_AHEAD * (ended - self.typical))
+
+    def count(self, most: int) -> int:
+        """So many, at most `most`."""
+        return min(int(self.typical), most)
+
+
+NOTHING_AHEAD: Final = Ahead()
 
 
 def tells(verdict: Verdict) -> bool | None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from posthouse.config import WorkerSettings
@@ -61,6 +62,7 @@ class Dispatcher:
         self._starter = starter
         self._policies = policies
         self._routes = routes
+        self._slots = routes.slots
         self._pace = pace
         self._gates = gates
         self._settler = settler
@@ -85,12 +87,12 @@ class Dispatcher:
         """Claims nothing more."""
         self._stopping = True
         self._starter.stop()
-        self._routes.freed.set()
+        self._slots.stop()
 
     async def run(self) -> None:
         """Rounds of claiming, as fast as slots become free, slower and slower while there is nothing to do."""
         while not self._stopping:
-            self._routes.freed.clear()
+            self._slots.freed.clear()
             try:
                 wait_s = await self._round()
             except DatabaseUnavailable:
@@ -105,14 +107,14 @@ class Dispatcher:
     async def _wait(self, wait_s: float) -> None:
         """Until a slot becomes free, or this long at most; spread, so that many workers don't ask at once."""
         if wait_s <= GATHER_S:
-            await self._routes.gather(wait_s)
+            await self._slots.gather(wait_s)
             return
         if self._stopping:
             return
         spread = wait_s * (0.8 + 0.4 * self._chance.random())
         try:
             async with asyncio.timeout(spread):
-                await self._routes.freed.wait()
+                await self._slots.freed.wait()
         except TimeoutError:
             return
 
@@ -121,7 +123,7 @@ class Dispatcher:
         if not self._pulse.may_start or self._settler.backlog > BACKLOG_MAX:
             return self._settings.poll_max
         await self._read_lanes()
-        if not (self._routes.used or any(self._is_due(lane) for lane in self._lanes)):
+        if not (self._slots.used or any(self._is_due(lane) for lane in self._lanes)):
             return self._next_wait(0, 0)
         await self._routes.refresh(HEALTH_AGE_MAX_S)
         await self._gates.refresh()
@@ -142,7 +144,7 @@ class Dispatcher:
         if full:
             self._idle_rounds = 0
             return GATHER_S
-        if claimed or self._routes.used:
+        if claimed or self._slots.used:
             self._idle_rounds = 0
         else:
             self._idle_rounds += 1
@@ -191,11 +193,15 @@ class Dispatcher:
         """Claims what there is leave for, and starts it; how much it was."""
         leave = await self._pace.ask(part.lane, plan.first, part.count)
         asked_at = self._now()
-        claimed = await self._claimed(part.lane, leave.count, plan) if leave.count else ()
+        claimed: Sequence[ClaimedSend] = ()
+        if leave.count:
+            with self._slots.claiming(plan.first):
+                claimed = await self._claimed(part.lane, leave.count, plan)
         paced, now = 0, self._now()
         for send in claimed:
             goes = send.state.route == plan.first and send.state.expires_at > now
-            self._starter.start(send, asked_at, leave.slot(paced) if goes else None)
+            begin = partial(self._starter.start, send, asked_at, leave.slot(paced) if goes else None)
+            self._slots.when_free(send.state.route or plan.first, begin)
             paced += goes
         await self._pace.give_back(leave, leave.count - paced)
         if paced == leave.count < part.count:

@@ -23,13 +23,13 @@ async def reconcile_once(parts: WorkerParts) -> int:
     settling = asyncio.create_task(crew.settler.run())
     beside = [
         asyncio.create_task(work)
-        for work in (crew.heartbeat.run(), crew.places.run(crew.routes.used_on, crew.routes.freed.set))
+        for work in (crew.heartbeat.run(), crew.places.run(crew.routes.slots.used_on, crew.routes.slots.freed.set))
     ]
     try:
         await crew.routes.refresh(0.0)
         for route in parts.providers:
             crew.places.miss(route)
-        await crew.places.look(crew.routes.used_on)
+        await crew.places.look(crew.routes.slots.used_on)
         return await crew.reconciler.sweep()
     finally:
         await _end(parts, worker, crew, settling)

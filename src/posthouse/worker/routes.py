@@ -1,12 +1,11 @@
-"""The routes as this worker sees them: their health, shared by all workers, and its own free slots on each."""
+"""The routes as this worker sees them: their health, shared by all workers, and its own slots on each."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -32,11 +31,10 @@ from posthouse.store.access import StoreAccess
 from posthouse.store.control import Control
 from posthouse.worker.alarm import Alarm
 from posthouse.worker.places import Places
+from posthouse.worker.slots import Slots
 
 ADAPTIVE_FIRST: Final = 32.0
 """So many calls at once a new worker begins with; the first windows double it."""
-
-WORTH_A_CLAIM: Final = 16
 
 HEALTH_AGE_MAX_S: Final = 0.5
 """Nothing is called by what was known of the routes longer ago."""
@@ -50,7 +48,7 @@ log = logging.getLogger("posthouse.worker")
 
 
 class Routes:
-    """Health is refreshed from the table that all workers share; a call holds a slot while it is under way."""
+    """Health is refreshed from the table that all workers share; `slots` are this worker's own."""
 
     def __init__(
         self,
@@ -72,79 +70,38 @@ class Routes:
         self._probes_wanted: set[str] = set()
         self._places = places
         self.health: dict[str, RouteHealth] = {}
-        self.freed = asyncio.Event()  # set whenever a slot becomes free; whoever waits for it clears it
-        self._half_free = asyncio.Event()  # set when of a route at work half is free again
+        self.slots = Slots(facts, self._allowed, self._takes_well)
         self._control = control
         self._access = access
         self._alarm = alarm
         self._now = now
         self.accepted_at: dict[str, float] = {}  # when this worker's latest call on a route was accepted
-        self._used: Counter[str] = Counter()
         self._read_at: float | None = None
 
-    @property
-    def used(self) -> int:
-        """Calls under way on all routes."""
-        return self._used.total()
-
-    def used_on(self, route: str) -> int:
-        """Calls under way on one route."""
-        return self._used[route]
-
-    @contextmanager
-    def slot(self, route: str) -> Iterator[None]:
-        """One slot, for the duration of a call."""
-        self.begin(route)
-        try:
-            yield
-        finally:
-            self.end(route)
-
-    def begin(self, route: str) -> None:
-        """Takes one slot, until `end`."""
-        self._used[route] += 1
-
-    def end(self, route: str) -> None:
-        """Gives one slot back."""
-        self._used[route] -= 1
-        self.freed.set()
-        if not self._half_free.is_set() and self._is_half_free(route):
-            self._half_free.set()
+    def room(self, route: str) -> int:
+        """How many calls may start on the route now."""
+        self._miss_places(route)
+        return self.slots.room(route)
 
     def free(self, route: str) -> int:
-        """How many sends to claim for the route now: what it has room for and takes well, of many at most half at
-        once. So there are calls under way while the other half is claimed."""
-        takes_well = self._takes_well(route)
-        most = max(_half_of_many(takes_well), self.facts[route].batch_max)
-        return max(0, min(self.room(route), takes_well - self._used[route], most))
+        """How many sends to claim for the route now."""
+        self._miss_places(route)
+        return self.slots.claimable(route)
 
-    async def gather(self, longest_s: float) -> None:
-        """Until half of a route with many at work is free, so that a claim is worth its price; or so long at most."""
-        at_work = [route for route in self.facts if self._used[route]]
-        if not at_work or any(map(self._is_half_free, at_work)):
-            return
-        self._half_free.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(longest_s):
-                await self._half_free.wait()
-
-    def _is_half_free(self, route: str) -> bool:
-        takes_well = self._takes_well(route)
-        return takes_well - self._used[route] >= _half_of_many(takes_well)
+    def _miss_places(self, route: str) -> None:
+        if route in self.facts and self._places.allowed(route) <= self.slots.used_on(route):
+            self._places.miss(route)
 
     def _takes_well(self, route: str) -> int:
         return self._adaptive[route].allowed(self.facts[route].concurrency)
 
-    def room(self, route: str) -> int:
-        """How many calls may start on the route now."""
-        health = self.health.get(route)
-        if health is not None and not health.takes(self._now()):
-            return 0
-        places = self._places.allowed(route)
-        allowed = places if health is None else min(places, health.slots(places, self._now(), self._spread))
-        if places <= self._used[route]:
-            self._places.miss(route)
-        return max(0, allowed - self._used[route])
+    def _allowed(self, route: str) -> int:
+        """How many calls the route may have at once just now, as far as its health and our places go."""
+        health, places = self.health.get(route), self._places.allowed(route)
+        if health is None:
+            return places
+        now = self._now()
+        return min(places, health.slots(places, now, self._spread)) if health.takes(now) else 0
 
     def plan(self, policy: TypePolicy) -> RoutePlan | None:
         """The next call's route for every send of a type; None while none of its routes may be used."""
@@ -161,7 +118,7 @@ class Routes:
 
     def _as_planned(self, health: RouteHealth, now: float) -> RouteHealth:
         """A route that one call is trying takes no other one: they go where failover says."""
-        trying = health.half_open(now) and self._used[health.name]
+        trying = health.half_open(now) and self.slots.used_on(health.name)
         return replace(health, held_until=now + TRYING_S) if trying else health
 
     async def begin_probes(self) -> bool:
@@ -212,7 +169,7 @@ class Routes:
         decide = partial(credential_changed, now=now)
         self.health[route] = await self._access.run(self._control.change_route, route, decide, now)
         log.warning("the credential of route %s has changed; it is tried again", route)
-        self.freed.set()
+        self.slots.freed.set()
 
     async def note(
         self, route: str, verdict: Verdict, latency_s: float, now: float, chance: float, *, shared: bool = False
@@ -245,7 +202,9 @@ class Routes:
         """How many calls at once the route takes well, from how long this one took."""
         if (told := tells(verdict)) is not None:
             known, maximum = self._adaptive[route], self.facts[route].concurrency
-            self._adaptive[route] = ended(known, latency_s, told, self._used[route], now, maximum, shared=shared)
+            self._adaptive[route] = ended(
+                known, latency_s, told, self.slots.used_on(route), now, maximum, shared=shared
+            )
 
     def _tell(self, before: RouteHealth, after: RouteHealth, now: float) -> None:
         """In the log each change once; the alarm is told again as long as it lasts, and keeps quiet where it should."""
@@ -260,11 +219,6 @@ class Routes:
         elif after.held_until > now:
             level = logging.WARNING if after.strikes else logging.DEBUG  # what fits is the provider's everyday word
             log.log(level, "route %s is held for %.1f s: %s", after.name, after.held_until - now, after.reason)
-
-
-def _half_of_many(places: int) -> int:
-    """Half of them, but so many at least that one claim is worth it."""
-    return max(places - places // 2, WORTH_A_CLAIM)
 
 
 def _was_out(health: RouteHealth) -> bool:

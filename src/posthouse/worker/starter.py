@@ -79,10 +79,10 @@ class _Held:
 
     def _move(self, route: str | None) -> None:
         if self._route is not None:
-            self._routes.end(self._route)
+            self._routes.slots.end(self._route)
         self._route = route
         if route is not None:
-            self._routes.begin(route)
+            self._routes.slots.begin(route)
 
 
 class Starter:

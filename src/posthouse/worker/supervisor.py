@@ -45,7 +45,7 @@ class Worker:
                 crew.dispatcher.run(),
                 crew.housekeeping.run(),
                 crew.housekeeping.purge(),
-                crew.places.run(crew.routes.used_on, crew.routes.freed.set),
+                crew.places.run(crew.routes.slots.used_on, crew.routes.slots.freed.set),
                 crew.credentials.run(),
                 crew.canaries.run(),
                 crew.backfill.run(),
@@ -105,7 +105,7 @@ class Worker:
         calls_end = deadline - grace_s * SETTLE_GRACE_SHARE
         crew.dispatcher.stop()
         crew.housekeeping.stop()
-        if calls := crew.routes.used:
+        if calls := crew.routes.slots.used:
             log.info("waiting for %d calls that are under way", calls)
         await _wait(starting, calls_end - now())
         under_way = starting | crew.dispatcher.tasks

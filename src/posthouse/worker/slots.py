@@ -1,0 +1,161 @@
+"""This worker's own slots on each route: the calls under way, who waits for one to end, and how many sends to claim.
+
+Where calls are so quick that a claim can't keep up with them, a few more are claimed than can start: they begin as
+calls end while the next claim is under way. One that waits too long is begun all the same, and then goes another way
+or is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from posthouse.core.concurrency import NOTHING_AHEAD
+from posthouse.core.policy import RouteFacts
+
+WORTH_A_CLAIM: Final = 16
+"""So many sends, at least, make a claim worth its price."""
+
+AHEAD_WAIT_MAX_S: Final = 0.2
+"""What was claimed ahead waits for its slot for at most so long."""
+
+Begin = Callable[[], None]
+"""Starts a send, which takes its slot at once where there is one."""
+
+
+class Slots:
+    """Counts calls, and begins what waits for their end. `allowed` is how many a route may have at once just now,
+    `takes_well` how many of them it takes well."""
+
+    def __init__(
+        self,
+        facts: Mapping[str, RouteFacts],
+        allowed: Callable[[str], int],
+        takes_well: Callable[[str], int],
+    ) -> None:
+        self._facts = facts
+        self._allowed = allowed
+        self._takes_well = takes_well
+        self._used: Counter[str] = Counter()
+        self._ended: Counter[str] = Counter()
+        self._ahead = dict.fromkeys(facts, NOTHING_AHEAD)
+        self._waiting: dict[str, deque[tuple[float, Begin]]] = {name: deque() for name in facts}
+        self._timer: asyncio.TimerHandle | None = None  # due when the first of those who wait has waited for too long
+        self._stopping = False
+        self.freed = asyncio.Event()  # set whenever a slot becomes free; whoever waits for it clears it
+        self._half_free = asyncio.Event()  # set when of a route at work half is free again
+
+    @property
+    def used(self) -> int:
+        """Calls under way on all routes."""
+        return self._used.total()
+
+    def used_on(self, route: str) -> int:
+        """Calls under way on one route."""
+        return self._used[route]
+
+    def room(self, route: str) -> int:
+        """How many calls may start on the route now, whether it takes so many well or not."""
+        return max(0, self._allowed(route) - self._used[route]) if route in self._facts else 0
+
+    @contextmanager
+    def slot(self, route: str) -> Iterator[None]:
+        """One slot, for the duration of a call."""
+        self.begin(route)
+        try:
+            yield
+        finally:
+            self.end(route)
+
+    def begin(self, route: str) -> None:
+        """Takes one slot, until `end`."""
+        self._used[route] += 1
+
+    def end(self, route: str) -> None:
+        """Gives one slot back: to the one who has waited longest, where somebody does."""
+        self._used[route] -= 1
+        self._ended[route] += 1
+        waiting = self._waiting[route]
+        while waiting and self._at_once(route) > self._used[route]:
+            waiting.popleft()[1]()
+        self.freed.set()
+        if not self._half_free.is_set() and self._is_half_free(route):
+            self._half_free.set()
+
+    def when_free(self, route: str, begin: Begin) -> None:
+        """Begins now where the route has room and nobody waits for it, else as soon as it has."""
+        waiting = self._waiting.get(route)
+        if waiting is None or self._stopping or (not waiting and self._at_once(route) > self._used[route]):
+            begin()
+            return
+        waiting.append((asyncio.get_running_loop().time() + AHEAD_WAIT_MAX_S, begin))
+        if self._timer is None:
+            self._set_timer()
+
+    def stop(self) -> None:
+        """Nobody waits any more: who did begins now, and whoever waits for a slot is woken."""
+        self._stopping = True
+        for waiting in self._waiting.values():
+            while waiting:
+                waiting.popleft()[1]()
+        self.freed.set()
+
+    def _set_timer(self) -> None:
+        due = [waiting[0][0] for waiting in self._waiting.values() if waiting]
+        self._timer = asyncio.get_running_loop().call_at(min(due), self._give_up) if due else None
+
+    def _give_up(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for waiting in self._waiting.values():
+            while waiting and waiting[0][0] <= now:
+                waiting.popleft()[1]()
+        self._set_timer()
+
+    # Claiming.
+
+    def claimable(self, route: str) -> int:
+        """How many sends to claim for the route now: of many at most half of those that may be claimed of it, so that
+        there are calls under way while the other half is claimed."""
+        may_be = self._may_be_claimed(route)
+        most = max(_half_of_many(may_be), self._facts[route].batch_max)
+        return max(0, min(may_be - self._claimed(route), most))
+
+    @contextmanager
+    def claiming(self, route: str) -> Iterator[None]:
+        """For the duration of a claim: how many calls end meanwhile is how many more should have been claimed."""
+        ended_before = self._ended[route]
+        yield
+        self._ahead[route] = self._ahead[route].after(self._ended[route] - ended_before)
+
+    async def gather(self, longest_s: float) -> None:
+        """Until half of a route with many at work is free, so that a claim is worth its price; or so long at most."""
+        at_work = [route for route in self._facts if self._used[route]]
+        if not at_work or any(map(self._is_half_free, at_work)):
+            return
+        self._half_free.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                await self._half_free.wait()
+
+    def _is_half_free(self, route: str) -> bool:
+        may_be = self._may_be_claimed(route)
+        return may_be - self._claimed(route) >= _half_of_many(may_be)
+
+    def _at_once(self, route: str) -> int:
+        return min(self._allowed(route), self._takes_well(route))
+
+    def _may_be_claimed(self, route: str) -> int:
+        """How many of the route's sends this worker may have: none ahead where anything holds the route back."""
+        at_once, takes_well = self._at_once(route), self._takes_well(route)
+        return at_once if at_once < takes_well else takes_well + self._ahead[route].count(takes_well)
+
+    def _claimed(self, route: str) -> int:
+        return self._used[route] + len(self._waiting[route])
+
+
+def _half_of_many(places: int) -> int:
+    """Half of them, but so many at least that one claim is worth it."""
+    return max(places - places // 2, WORTH_A_CLAIM)
