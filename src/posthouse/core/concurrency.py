@@ -48,9 +48,6 @@ LEARNT_IN_VAIN: Final = 0.5
 """How much of the way to a window's typical latency the baseline goes: fast to a lower one, slowly to a higher one,
 and half of it where shrinking has not helped."""
 
-LEARNT_AHEAD: Final = 0.25
-"""How much of the way to what one claim shows goes what is claimed ahead."""
-
 HELPED: Final = 0.85
 """If shrinking leaves more than this of the latency, it wasn't our hurry: the provider has become slower by itself."""
 
@@ -86,23 +83,11 @@ class Adaptive:
         )
 
 
-@value
-class Ahead:
-    """How many sends to claim beyond the calls that may be under way: as many as typically end during one claim, so
-    that others begin in their place. Next to nothing where calls take longer than claims."""
-
-    typical: float = 0.0
-
-    def after(self, ended: int) -> Ahead:
-        """What is known after a claim during which so many calls ended."""
-        return Ahead(self.typical + LEARNT_AHEAD * (ended - self.typical))
-
-    def count(self, most: int) -> int:
-        """So many, at most `most`."""
-        return min(int(self.typical), most)
-
-
-NOTHING_AHEAD: Final = Ahead()
+def ahead(at_once: int, call_s: float, claim_s: float) -> int:
+    """How many sends to claim beyond the calls that may be under way at once, so that others begin in their place while
+    the next claim is: as many as typically end meanwhile, none where calls take much longer than claims, and at most
+    as many again. `call_s` is 0 where it is not known yet."""
+    return min(int(at_once * claim_s / call_s), at_once) if call_s else 0
 
 
 def tells(verdict: Verdict) -> bool | None:

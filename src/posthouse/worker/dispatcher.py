@@ -195,7 +195,7 @@ class Dispatcher:
         asked_at = self._now()
         claimed: Sequence[ClaimedSend] = ()
         if leave.count:
-            with self._slots.claiming(plan.first):
+            with self._slots.claiming():
                 claimed = await self._claimed(part.lane, leave.count, plan)
         paced, now = 0, self._now()
         for send in claimed:

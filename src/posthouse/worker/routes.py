@@ -70,7 +70,7 @@ class Routes:
         self._probes_wanted: set[str] = set()
         self._places = places
         self.health: dict[str, RouteHealth] = {}
-        self.slots = Slots(facts, self._allowed, self._takes_well)
+        self.slots = Slots(facts, self._allowed, self._takes_well, lambda name: self._adaptive[name].baseline_s)
         self._control = control
         self._access = access
         self._alarm = alarm

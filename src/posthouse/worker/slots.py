@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from posthouse.core.concurrency import NOTHING_AHEAD
+from posthouse.core.concurrency import ahead
 from posthouse.core.policy import RouteFacts
+
+CLAIM_LEARNT: Final = 0.25
+"""How much of the way to the length of the latest claim goes what is thought typical of claims."""
 
 WORTH_A_CLAIM: Final = 16
 """So many sends, at least, make a claim worth its price."""
@@ -27,21 +30,25 @@ Begin = Callable[[], None]
 
 
 class Slots:
-    """Counts calls, and begins what waits for their end. `allowed` is how many a route may have at once just now,
-    `takes_well` how many of them it takes well."""
+    """Counts calls, and begins what waits for their end.
+
+    Of a route, `allowed` is how many it may have at once just now, `takes_well` how many of them it takes well, and
+    `call_s` how long one typically takes; 0 = not known yet.
+    """
 
     def __init__(
         self,
         facts: Mapping[str, RouteFacts],
         allowed: Callable[[str], int],
         takes_well: Callable[[str], int],
+        call_s: Callable[[str], float],
     ) -> None:
         self._facts = facts
         self._allowed = allowed
         self._takes_well = takes_well
+        self._call_s = call_s
+        self._claim_s = 0.0
         self._used: Counter[str] = Counter()
-        self._ended: Counter[str] = Counter()
-        self._ahead = dict.fromkeys(facts, NOTHING_AHEAD)
         self._waiting: dict[str, deque[tuple[float, Begin]]] = {name: deque() for name in facts}
         self._timer: asyncio.TimerHandle | None = None  # due when the first of those who wait has waited for too long
         self._stopping = False
@@ -77,7 +84,6 @@ class Slots:
     def end(self, route: str) -> None:
         """Gives one slot back: to the one who has waited longest, where somebody does."""
         self._used[route] -= 1
-        self._ended[route] += 1
         waiting = self._waiting[route]
         while waiting and self._at_once(route) > self._used[route]:
             waiting.popleft()[1]()
@@ -124,11 +130,12 @@ class Slots:
         return max(0, min(may_be - self._claimed(route), most))
 
     @contextmanager
-    def claiming(self, route: str) -> Iterator[None]:
-        """For the duration of a claim: how many calls end meanwhile is how many more should have been claimed."""
-        ended_before = self._ended[route]
+    def claiming(self) -> Iterator[None]:
+        """For the duration of a claim."""
+        now = asyncio.get_running_loop().time
+        began_at = now()
         yield
-        self._ahead[route] = self._ahead[route].after(self._ended[route] - ended_before)
+        self._claim_s += CLAIM_LEARNT * (now() - began_at - self._claim_s)
 
     async def gather(self, longest_s: float) -> None:
         """Until half of a route with many at work is free, so that a claim is worth its price; or so long at most."""
@@ -149,8 +156,9 @@ class Slots:
 
     def _may_be_claimed(self, route: str) -> int:
         """How many of the route's sends this worker may have: none ahead where anything holds the route back."""
-        at_once, takes_well = self._at_once(route), self._takes_well(route)
-        return at_once if at_once < takes_well else takes_well + self._ahead[route].count(takes_well)
+        at_once = self._at_once(route)
+        held_back = at_once < self._takes_well(route)
+        return at_once if held_back else at_once + ahead(at_once, self._call_s(route), self._claim_s)
 
     def _claimed(self, route: str) -> int:
         return self._used[route] + len(self._waiting[route])
