@@ -100,7 +100,7 @@ class SessionPool:
             self._part(session.wire)
             return
         session.wire.until(math.inf)
-        self._idle[session] = asyncio.get_running_loop().time()
+        self._idle[session] = session.wire.now()
         if self._expiry is None:
             self._expire()
         self._freed.set()

@@ -157,7 +157,7 @@ class Session:
 
     async def _content(self, content: bytes, content_s: float, final_s: float) -> Reply:
         """The content and the answer to it. A small one goes out in one piece with its final dot."""
-        now = asyncio.get_running_loop().time
+        now = self.wire.now
         head, tail = content[:-TOGETHER_BYTES], content[-TOGETHER_BYTES:]
         if head:
             self.wire.until(now() + content_s)

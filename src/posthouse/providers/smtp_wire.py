@@ -63,7 +63,8 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.phase = Phase.BANNER
         self.in_step = True
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # done when it is no more
+        self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()  # done when it is no more
         self.transport: asyncio.Transport | None = None
         self._awaited = deque([Phase.BANNER])  # the steps whose replies are to come, in their order
         self._incoming = Incoming()
@@ -156,13 +157,17 @@ class Wire(asyncio.Protocol):
     def _ring(self) -> None:
         """The deadline has passed, unless it was moved."""
         self._timer = None
-        if self._deadline > asyncio.get_running_loop().time():
+        if self._deadline > self.now():
             self.until(self._deadline)
         else:
             self._fail("timeout")
             self._room.set()
 
     # What a session calls.
+
+    def now(self) -> float:
+        """The time of the loop's clock."""
+        return self._loop.time()
 
     def until(self, deadline: float) -> None:
         """From now on a reply, or room to write, comes by this time of the loop's clock, or the connection is Broken.
@@ -174,7 +179,7 @@ class Wire(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         if self._timer is None and deadline < math.inf:
-            self._timer = asyncio.get_running_loop().call_at(deadline, self._ring)
+            self._timer = self._loop.call_at(deadline, self._ring)
 
     async def greeting(self) -> None:
         """Waits for the server's first words. Raises Refused and Broken, as all of these."""
@@ -207,7 +212,7 @@ class Wire(asyncio.Protocol):
         return reply
 
     async def _until_woken(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:
@@ -230,9 +235,8 @@ class Wire(asyncio.Protocol):
     async def _shaken_hands(
         self, transport: asyncio.Transport, context: ssl.SSLContext, host: str
     ) -> asyncio.Transport | None:
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.start_tls(transport, self, context, server_hostname=host)
+            return await self._loop.start_tls(transport, self, context, server_hostname=host)
         except BaseException:
             self.abort()
             self.connection_lost(None)  # the loop doesn't say so of a connection that ends in the handshake
@@ -272,7 +276,7 @@ class Wire(asyncio.Protocol):
 
     async def part(self, wait_s: float) -> None:
         """Says goodbye and waits for the server's: until then it counts the connection as open."""
-        self.until(asyncio.get_running_loop().time() + wait_s)
+        self.until(self.now() + wait_s)
         with suppress(Broken, Refused):
             await self.ask(self.phase, b"QUIT", expected=(221,))
         self.abort()

@@ -43,6 +43,7 @@ class Slots:
         takes_well: Callable[[str], int],
         call_s: Callable[[str], float],
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._facts = facts
         self._allowed = allowed
         self._takes_well = takes_well
@@ -97,7 +98,7 @@ class Slots:
         if waiting is None or self._stopping or (not waiting and self._at_once(route) > self._used[route]):
             begin()
             return
-        waiting.append((asyncio.get_running_loop().time() + AHEAD_WAIT_MAX_S, begin))
+        waiting.append((self._loop.time() + AHEAD_WAIT_MAX_S, begin))
         if self._timer is None:
             self._set_timer()
 
@@ -111,10 +112,10 @@ class Slots:
 
     def _set_timer(self) -> None:
         due = [waiting[0][0] for waiting in self._waiting.values() if waiting]
-        self._timer = asyncio.get_running_loop().call_at(min(due), self._give_up) if due else None
+        self._timer = self._loop.call_at(min(due), self._give_up) if due else None
 
     def _give_up(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         for waiting in self._waiting.values():
             while waiting and waiting[0][0] <= now:
                 waiting.popleft()[1]()
@@ -132,10 +133,9 @@ class Slots:
     @contextmanager
     def claiming(self) -> Iterator[None]:
         """For the duration of a claim."""
-        now = asyncio.get_running_loop().time
-        began_at = now()
+        began_at = self._loop.time()
         yield
-        self._claim_s += CLAIM_LEARNT * (now() - began_at - self._claim_s)
+        self._claim_s += CLAIM_LEARNT * (self._loop.time() - began_at - self._claim_s)
 
     async def gather(self, longest_s: float) -> None:
         """Until half of a route with many at work is free, so that a claim is worth its price; or so long at most."""

@@ -103,6 +103,7 @@ class Starter:
         pulse: Pulse,
         now: Callable[[], float],
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._claims = claims
         self._caller = caller
         self._batches = batches
@@ -126,7 +127,7 @@ class Starter:
         """Takes a send that was claimed with what was known at `asked_at` to its end. `slot` is its leave to go by its
         planned route; None where it needs one."""
         held = _Held(self._routes, claimed.state.route)
-        task = asyncio.create_task(self._dispatch(claimed, asked_at, slot, held))
+        task = self._loop.create_task(self._dispatch(claimed, asked_at, slot, held))
         self.tasks.add(task)
         task.add_done_callback(partial(self._ended, held))
 
