@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from posthouse.address import Address
 from posthouse.attachment import Alternative, Attachment
 from posthouse.header import HeaderPairs
-from posthouse.text import shorten, unstorable
+from posthouse.text import unstorable
 from posthouse.values import value
 
 T = TypeVar("T")
@@ -145,24 +145,16 @@ class Content:
         Raises ValueError when it can't.
         """
         try:
-            document = _parsed(text)
+            document = json.loads(text)
         except RecursionError:
             raise ValueError("the stored content is damaged: it is nested too deep") from None
+        if not isinstance(document, dict) or document.get("version") != CONTENT_VERSION:
+            raise ValueError("the stored content has a version that this release can't read")
         read = {name: _READ[name](value, name) for name, value in document.items() if name in _READ}
         content = Content(to=read.pop("to", ()), sender=read.pop("from", sender), **read)
         if not content.recipients:
             raise ValueError("the stored content is damaged: it has no recipient")
         return content
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    """The document. Raises ValueError, RecursionError."""
-    document = json.loads(text)
-    if not isinstance(document, dict) or document.get("version") != CONTENT_VERSION:
-        raise ValueError("the stored content has a version that this release can't read")
-    if "\\u" in text:  # there is no other way into the stored form for what no database stores
-        _refuse_unstorable([value for name, value in document.items() if name not in _ANYTHING])
-    return document
 
 
 def _of_kind(value: object, name: str, kind: type[T]) -> T:
@@ -176,18 +168,9 @@ def _table(value: object, name: str) -> dict[str, Any]:
 
 
 def _sound(value: object, name: str) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or unstorable(value):
         raise ValueError(f"the stored content is damaged: {name} is not text")
     return value
-
-
-def _refuse_unstorable(value: object) -> None:
-    """Nothing that is put into a message may hold it."""
-    if isinstance(value, str) and unstorable(value):
-        raise ValueError(f"the stored content is damaged: {shorten(value)!r} is not text")
-    if isinstance(value, dict | list):
-        for part in [*value, *value.values()] if isinstance(value, dict) else value:
-            _refuse_unstorable(part)
 
 
 def _address(value: object, name: str) -> Address:
@@ -260,9 +243,6 @@ _READ: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "options": _table,
 }
 """How each stored field is read; what has no value was left out."""
-
-_ANYTHING: Final = frozenset({"variables", "items", "options"})
-"""Fields that may hold whatever JSON does: who renders or sends it judges it."""
 
 
 def _plain_file(file: StoredFile) -> dict[str, Any]:

@@ -86,8 +86,8 @@ class Caller:
         judged = []
         for call, verdict in told:
             judged.append(self._settle(call, route, verdict, started_at, ended_at))
-            if told[0][1].outcome is Outcome.ACCEPTED:  # then a refusal beside it is the message's own affair
-                self._judge(told[0][0].claimed, route, told[0][1])
+            if len(told) > 1 and told[0][1].outcome is Outcome.ACCEPTED:
+                self._judge(told[0][0].claimed, route, told[0][1])  # a refusal beside it is the message's own affair
         return _news(judged)
 
     def _settle(self, call: Call, route: str, verdict: Verdict, started_at: float, ended_at: float) -> Verdict:

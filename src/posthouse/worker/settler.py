@@ -1,4 +1,4 @@
-"""Writing results: one write under way, what arrives meanwhile, and for a moment after it, is the next batch.
+"""Writing results: one write under way, what arrives meanwhile is the next batch.
 
 A result is never given up: while the database is away it stays here, and is written when it is back.
 """
@@ -27,9 +27,6 @@ from posthouse.values import value
 BATCH_MAX: Final = 500
 BACKLOG_MAX: Final = 2000
 """With so many results unwritten nothing more is claimed."""
-
-GATHER_S: Final = 0.01
-"""While results keep coming, so long a pause between two writes: a row costs the database little, a write much."""
 
 AWAY_BACKOFF: Final = Backoff(first_s=0.25, max_s=5.0)
 
@@ -91,8 +88,6 @@ class Settler:
             try:
                 await self._write(batch)
                 failures = 0
-                if 0 < len(self._entries) < BATCH_MAX and not self._closing:
-                    await asyncio.sleep(GATHER_S)
             except DatabaseUnavailable:
                 failures += 1
                 await asyncio.sleep(AWAY_BACKOFF.delay_s(failures, self._chance.random()))

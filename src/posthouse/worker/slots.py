@@ -51,10 +51,12 @@ class Slots:
         self._claim_s = 0.0
         self._used: Counter[str] = Counter()
         self._waiting: dict[str, deque[tuple[float, Begin]]] = {name: deque() for name in facts}
+        self._stalled: set[str] = set()  # where somebody has waited in vain, and no call has ended since
         self._timer: asyncio.TimerHandle | None = None  # due when the first of those who wait has waited for too long
         self._stopping = False
         self.freed = asyncio.Event()  # set whenever a slot becomes free; whoever waits for it clears it
         self._half_free = asyncio.Event()  # set when of a route at work half is free again
+        self._half_claimed: dict[str, int] = {}  # of each such route, while somebody waits for that
 
     @property
     def used(self) -> int:
@@ -85,11 +87,12 @@ class Slots:
     def end(self, route: str) -> None:
         """Gives one slot back: to the one who has waited longest, where somebody does."""
         self._used[route] -= 1
+        self._stalled.discard(route)
         waiting = self._waiting[route]
         while waiting and self._at_once(route) > self._used[route]:
             waiting.popleft()[1]()
         self.freed.set()
-        if not self._half_free.is_set() and self._is_half_free(route):
+        if self._claimed(route) <= self._half_claimed.get(route, -1):
             self._half_free.set()
 
     def when_free(self, route: str, begin: Begin) -> None:
@@ -116,8 +119,9 @@ class Slots:
 
     def _give_up(self) -> None:
         now = self._loop.time()
-        for waiting in self._waiting.values():
+        for route, waiting in self._waiting.items():
             while waiting and waiting[0][0] <= now:
+                self._stalled.add(route)
                 waiting.popleft()[1]()
         self._set_timer()
 
@@ -139,17 +143,20 @@ class Slots:
 
     async def gather(self, longest_s: float) -> None:
         """Until half of a route with many at work is free, so that a claim is worth its price; or so long at most."""
-        at_work = [route for route in self._facts if self._used[route]]
-        if not at_work or any(map(self._is_half_free, at_work)):
+        half = {route: self._half(route) for route in self._facts if self._used[route]}
+        if not half or any(self._claimed(route) <= claimed for route, claimed in half.items()):
             return
         self._half_free.clear()
+        self._half_claimed = half
         with suppress(TimeoutError):
             async with asyncio.timeout(longest_s):
                 await self._half_free.wait()
+        self._half_claimed = {}
 
-    def _is_half_free(self, route: str) -> bool:
+    def _half(self, route: str) -> int:
+        """How many the route has claimed when half of it is free."""
         may_be = self._may_be_claimed(route)
-        return may_be - self._claimed(route) >= _half_of_many(may_be)
+        return may_be - _half_of_many(may_be)
 
     def _at_once(self, route: str) -> int:
         return min(self._allowed(route), self._takes_well(route))
@@ -157,7 +164,7 @@ class Slots:
     def _may_be_claimed(self, route: str) -> int:
         """How many of the route's sends this worker may have: none ahead where anything holds the route back."""
         at_once = self._at_once(route)
-        held_back = at_once < self._takes_well(route)
+        held_back = at_once < self._takes_well(route) or route in self._stalled
         return at_once if held_back else at_once + ahead(at_once, self._call_s(route), self._claim_s)
 
     def _claimed(self, route: str) -> int:
