@@ -192,6 +192,11 @@ CANARY = {"provider": "http", "canary_to": "ops@example.com", "canary_every": "3
             "routes.main.concurrency",
             "must be a whole number, not text",
         ),
+        (
+            {"routes": {"main": {"provider": "http", "total_concurrency": True}}},
+            "routes.main.total_concurrency",
+            "must be a whole number, not true or false",
+        ),
         ({"routes": []}, "routes", "must be a table, not a list"),
         ({"routes": {"main": CANARY | {"canary_every": None}}}, "routes.main.canary_every", "give both or neither"),
         ({"routes": {"main": CANARY | {"canary_to": None}}}, "routes.main.canary_to", "give both or neither"),

@@ -8,7 +8,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticKnownError
 
 from posthouse.address import Address
 from posthouse.errors import ConfigError, InvalidEmail
@@ -33,6 +44,14 @@ class Settings(BaseModel):
     def clashes(self) -> Iterator[Clash]:
         """Settings of this table that don't go together, though each by itself could be."""
         return iter(())
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, given: object, info: ValidationInfo) -> object:
+        wanted = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(given, bool) and wanted in (int, int | None):
+            raise PydanticKnownError("int_type")
+        return given
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

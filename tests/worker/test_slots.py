@@ -146,6 +146,15 @@ def test_who_waits_begins_in_the_order_of_the_claim_and_only_where_the_route_tak
     run(main())
 
 
+def test_nobody_waits_for_a_route_that_nothing_goes_by() -> None:
+    async def main() -> None:
+        pool, begun = slots(allowed=0, takes_well=10), list[str]()
+        pool.when_free("main", lambda: begun.append("main"))
+        assert begun == ["main"]
+
+    run(main())
+
+
 def test_a_send_that_is_planned_for_a_route_which_is_no_more_waits_for_no_slot_there() -> None:
     async def main() -> None:
         pool, begun = slots(allowed=1, takes_well=1), list[str]()

@@ -129,7 +129,7 @@ class Reconciler:
             self._report(state, partial(waited, at=now + BUSY_WAIT_S, reason=chosen.reason))
             return
         try:
-            with self._routes.slots.slot(facts.name):
+            with self._routes.slots.taken(facts.name):
                 await self._ask_now(taken, facts, chosen)
         except CannotRender as error:
             self._report(state, partial(waited, at=None, reason=f"it can't be asked about: {error}"))

@@ -89,7 +89,11 @@ class Routes:
         return self.slots.claimable(route)
 
     def _miss_places(self, route: str) -> None:
-        if route in self.facts and self._places.allowed(route) <= self.slots.used_on(route):
+        if (
+            route in self.facts
+            and self.any_takes((route,))
+            and self._places.allowed(route) <= self.slots.used_on(route)
+        ):
             self._places.miss(route)
 
     def _takes_well(self, route: str) -> int:

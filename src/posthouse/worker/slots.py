@@ -72,7 +72,7 @@ class Slots:
         return max(0, self._allowed(route) - self._used[route]) if route in self._facts else 0
 
     @contextmanager
-    def slot(self, route: str) -> Iterator[None]:
+    def taken(self, route: str) -> Iterator[None]:
         """One slot, for the duration of a call."""
         self.begin(route)
         try:
@@ -96,12 +96,12 @@ class Slots:
             self._half_free.set()
 
     def when_free(self, route: str, begin: Begin) -> None:
-        """Begins now where the route has room and nobody waits for it, else as soon as it has."""
-        waiting = self._waiting.get(route)
-        if waiting is None or self._stopping or (not waiting and self._at_once(route) > self._used[route]):
+        """Begins as soon as the route has room and nobody waits for it; now where nothing goes that way at all."""
+        at_once = 0 if self._stopping or route not in self._facts else self._at_once(route)
+        if not at_once or (at_once > self._used[route] and not self._waiting[route]):
             begin()
             return
-        waiting.append((self._loop.time() + AHEAD_WAIT_MAX_S, begin))
+        self._waiting[route].append((self._loop.time() + AHEAD_WAIT_MAX_S, begin))
         if self._timer is None:
             self._set_timer()
 
