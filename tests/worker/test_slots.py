@@ -61,6 +61,20 @@ def test_where_calls_are_quick_the_next_sends_are_there_before_a_slot_is_empty()
     play(scene)
 
 
+def test_what_needs_leave_is_never_claimed_ahead() -> None:
+    async def main() -> None:
+        pool = slots(allowed=40, takes_well=40)
+        for _ in range(60):
+            with pool.claiming():
+                await asyncio.sleep(CALL_S)
+        for _ in range(40):
+            pool.begin("main")
+        assert pool.claimable("main", ahead=True)
+        assert not pool.claimable("main", ahead=False)
+
+    run(main())
+
+
 def test_what_was_claimed_ahead_is_given_back_when_calls_become_slow() -> None:
     async def scene(stage: Stage) -> None:
         provider = staged(stage)
@@ -116,7 +130,7 @@ def test_as_many_are_claimed_ahead_as_end_during_a_claim(claim_s: float, allowed
                 await asyncio.sleep(claim_s)
         for _ in range(allowed):
             pool.begin("main")
-        assert pool.claimable("main") == pytest.approx(ahead, abs=1)
+        assert pool.claimable("main", ahead=True) == pytest.approx(ahead, abs=1)
 
     run(main())
 

@@ -83,7 +83,7 @@ class Adaptive:
         )
 
 
-def ahead(at_once: int, call_s: float, claim_s: float) -> int:
+def claim_ahead(at_once: int, call_s: float, claim_s: float) -> int:
     """How many sends to claim beyond the calls that may be under way at once, so that others begin in their place while
     the next claim is: as many as typically end meanwhile, none where calls take much longer than claims, and at most
     as many again. `call_s` is 0 where it is not known yet."""

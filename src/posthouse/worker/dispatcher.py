@@ -167,7 +167,7 @@ class Dispatcher:
 
     def _shares(self) -> list[tuple[Share, RoutePlan]]:
         """What to claim, and on which routes: the due lanes of each route divide its free slots."""
-        by_route: dict[str, list[DueLane]] = {}
+        by_route: dict[str, list[tuple[DueTime, TypePolicy]]] = {}
         plans: dict[str, RoutePlan] = {}
         for lane in self._lanes:
             policy = self._policy(lane.lane) if self._is_due(lane) and not self._gates.closing(lane.lane) else None
@@ -175,10 +175,15 @@ class Dispatcher:
             if policy is None or plan is None:
                 continue
             plans[lane.lane] = plan
-            free = self._routes.free(plan.first)
-            by_route.setdefault(plan.first, []).append(DueLane(lane.lane, policy.priority, lane.at, free))
-        parts = [part for lanes in by_route.values() for part in share(lanes, lanes[0].capacity, self._rounds)]
+            by_route.setdefault(plan.first, []).append((lane, policy))
+        parts = [part for route, lanes in by_route.items() for part in self._shares_of(route, lanes)]
         return [(part, plans[part.lane]) for part in parts]
+
+    def _shares_of(self, route: str, lanes: list[tuple[DueTime, TypePolicy]]) -> list[Share]:
+        """Nothing is claimed ahead beside what needs leave: that is leave for a moment, and doesn't wait for a slot."""
+        free = self._routes.free(route, ahead=not any(self._pace.limits(lane.lane, route) for lane, _ in lanes))
+        due = [DueLane(lane.lane, policy.priority, lane.at, free) for lane, policy in lanes]
+        return share(due, free, self._rounds)
 
     def _policy(self, lane: str) -> TypePolicy | None:
         """The lane's type; a type that this release doesn't know is left alone, another worker may know it."""

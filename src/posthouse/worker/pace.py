@@ -74,13 +74,20 @@ class Pace:
 
     async def ask(self, lane: str, route: str, want: int) -> Leave:
         """Leave for up to `want` sends. Raises DatabaseUnavailable."""
-        limits = (*self._policy.limits(lane, route, self._now()), *self._gates.pace(lane, route))
+        limits = self._limits(lane, route)
         if not limits:
             return Leave(want, 0.0)
         permit, warnings = await self._access.run(self._pacing.permit, limits, want, self._now())
         for name in warnings:
             self._alarm.sound(f"quota of {name}", "80 % of it is used")
         return Leave(permit.count, permit.next_at, limits, permit)
+
+    def limits(self, lane: str, route: str) -> bool:
+        """Whether a send of the lane needs leave on the route."""
+        return bool(self._limits(lane, route))
+
+    def _limits(self, lane: str, route: str) -> tuple[Limit, ...]:
+        return (*self._policy.limits(lane, route, self._now()), *self._gates.pace(lane, route))
 
     async def give_back(self, leave: Leave, unused: int) -> None:
         """Takes back the last `unused` of a leave. What can't be given back is lost, which is the safe side."""

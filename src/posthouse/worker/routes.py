@@ -83,10 +83,10 @@ class Routes:
         self._miss_places(route)
         return self.slots.room(route)
 
-    def free(self, route: str) -> int:
-        """How many sends to claim for the route now."""
+    def free(self, route: str, *, ahead: bool = False) -> int:
+        """How many sends to claim for the route now; with those that may wait for a slot, or without."""
         self._miss_places(route)
-        return self.slots.claimable(route)
+        return self.slots.claimable(route, ahead=ahead)
 
     def _miss_places(self, route: str) -> None:
         if (

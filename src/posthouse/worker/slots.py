@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from posthouse.core.concurrency import ahead
+from posthouse.core.concurrency import claim_ahead
 from posthouse.core.policy import RouteFacts
 
 CLAIM_LEARNT: Final = 0.25
@@ -127,10 +127,10 @@ class Slots:
 
     # Claiming.
 
-    def claimable(self, route: str) -> int:
+    def claimable(self, route: str, *, ahead: bool) -> int:
         """How many sends to claim for the route now: of many at most half of those that may be claimed of it, so that
-        there are calls under way while the other half is claimed."""
-        may_be = self._may_be_claimed(route)
+        there are calls under way while the other half is claimed. `ahead`: some of them may wait for a slot."""
+        may_be = self._may_be_claimed(route) if ahead else self._at_once(route)
         most = max(_half_of_many(may_be), self._facts[route].batch_max)
         return max(0, min(may_be - self._claimed(route), most))
 
@@ -165,7 +165,7 @@ class Slots:
         """How many of the route's sends this worker may have: none ahead where anything holds the route back."""
         at_once = self._at_once(route)
         held_back = at_once < self._takes_well(route) or route in self._stalled
-        return at_once if held_back else at_once + ahead(at_once, self._call_s(route), self._claim_s)
+        return at_once if held_back else at_once + claim_ahead(at_once, self._call_s(route), self._claim_s)
 
     def _claimed(self, route: str) -> int:
         return self._used[route] + len(self._waiting[route])
