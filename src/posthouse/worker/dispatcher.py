@@ -24,8 +24,10 @@ from posthouse.worker.routes import HEALTH_AGE_MAX_S, Routes
 from posthouse.worker.settler import BACKLOG_MAX, Settler
 from posthouse.worker.starter import Starter
 
+LANES_AGE_MIN_S: Final = 0.05
 LANES_AGE_MAX_S: Final = 0.5
-"""While lanes keep filling their share, they are looked for anew only this often."""
+LANES_READ_SHARE: Final = 0.05
+"""While lanes keep filling their share, so much of the time, at most, goes into looking for new ones."""
 
 GATHER_S: Final = 0.005
 """Slots that become free within this time are filled by one claim, unless half are free before: a row costs the
@@ -72,7 +74,7 @@ class Dispatcher:
         self._chance = chance
         self._stopping = False
         self._lanes: list[DueTime] = []
-        self._lanes_read_at: float | None = None
+        self._lanes_known_until = 0.0  # by the loop's clock
         self._rounds = 0  # in which something was claimed: a turn that came to nothing is no turn
         self._idle_rounds = 0
         self._unknown_types: set[str] = set()
@@ -136,7 +138,7 @@ class Dispatcher:
             claimed += got
             full += got == part.count
         if full < len(shares) or not shares:
-            self._lanes_read_at = None
+            self._lanes_known_until = 0.0
         self._rounds += claimed > 0
         return self._next_wait(claimed, full)
 
@@ -155,11 +157,12 @@ class Dispatcher:
         return min([longest, *(max(at, 0.01) for at in coming)])
 
     async def _read_lanes(self) -> None:
-        at, now = asyncio.get_running_loop().time(), self._now()
-        known = self._lanes_read_at is not None and at - self._lanes_read_at < LANES_AGE_MAX_S
-        if not known or all(lane.at > now for lane in self._lanes):
+        time, now = asyncio.get_running_loop().time, self._now()
+        began_at = time()
+        if began_at >= self._lanes_known_until or all(lane.at > now for lane in self._lanes):
             self._lanes = await self._claims.due_lanes()
-            self._lanes_read_at = at
+            took = time() - began_at
+            self._lanes_known_until = began_at + min(max(took / LANES_READ_SHARE, LANES_AGE_MIN_S), LANES_AGE_MAX_S)
 
     def _is_due(self, lane: DueTime) -> bool:
         now = self._now()
