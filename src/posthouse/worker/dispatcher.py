@@ -24,7 +24,7 @@ from posthouse.worker.routes import HEALTH_AGE_MAX_S, Routes
 from posthouse.worker.settler import BACKLOG_MAX, Settler
 from posthouse.worker.starter import Starter
 
-LANES_AGE_MIN_S: Final = 0.05
+LANES_AGE_MIN_S: Final = 0.1
 LANES_AGE_MAX_S: Final = 0.5
 LANES_READ_SHARE: Final = 0.05
 """While lanes keep filling their share, so much of the time, at most, goes into looking for new ones."""
