@@ -82,7 +82,7 @@ def test_what_was_claimed_ahead_is_given_back_when_calls_become_slow() -> None:
         stage.worker()
         await stage.until(lambda: provider.answered > 100, 10.0)
         provider.takes_s = 20.0
-        await asyncio.sleep(1.0)  # what waited for a slot, and the results of the quick calls, are written
+        await asyncio.sleep(2.0)  # what waited for a slot, and the results of the quick calls, are written
         for _ in range(100):
             assert stage.statuses()["sending"] == PLACES
             await asyncio.sleep(0.1)

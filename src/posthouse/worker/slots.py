@@ -22,8 +22,8 @@ CLAIM_LEARNT: Final = 0.25
 WORTH_A_CLAIM: Final = 16
 """So many sends, at least, make a claim worth its price."""
 
-AHEAD_WAIT_MAX_S: Final = 0.2
-"""What was claimed ahead waits for its slot for at most so long."""
+AHEAD_WAIT_MAX_S: Final = 1.0
+"""What was claimed ahead waits for its slot for at most so long; more than a busy machine lets a worker stand still."""
 
 Begin = Callable[[], None]
 """Starts a send, which takes its slot at once where there is one."""
@@ -142,7 +142,8 @@ class Slots:
         self._claim_s += CLAIM_LEARNT * (self._loop.time() - began_at - self._claim_s)
 
     async def gather(self, longest_s: float) -> None:
-        """Until half of a route with many at work is free, so that a claim is worth its price; or so long at most."""
+        """Until half of a route with many at work is free, or all of one with few, so that a claim is worth its price;
+        or so long at most."""
         half = {route: self._half(route) for route in self._facts if self._used[route]}
         if not half or any(self._claimed(route) <= claimed for route, claimed in half.items()):
             return
@@ -172,5 +173,5 @@ class Slots:
 
 
 def _half_of_many(places: int) -> int:
-    """Half of them, but so many at least that one claim is worth it."""
-    return max(places - places // 2, WORTH_A_CLAIM)
+    """Half of them, but so many at least that one claim is worth it; all where they are fewer."""
+    return min(places, max(places - places // 2, WORTH_A_CLAIM))
