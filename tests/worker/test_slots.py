@@ -160,6 +160,24 @@ def test_who_waits_begins_in_the_order_of_the_claim_and_only_where_the_route_tak
     run(main())
 
 
+@pytest.mark.parametrize(("places", "ended"), [(40, 20), (20, 16), (4, 4)])
+def test_a_claim_is_worth_it_when_half_of_many_slots_are_free_or_all_of_few(places: int, ended: int) -> None:
+    async def main() -> None:
+        pool, now = slots(places, takes_well=places), asyncio.get_running_loop().time
+        for _ in range(places):
+            pool.begin("main")
+        gathering = asyncio.create_task(pool.gather(longest_s=60.0))
+        for _ in range(ended - 1):
+            pool.end("main")
+        await asyncio.sleep(30.0)
+        assert not gathering.done()
+        pool.end("main")
+        await gathering
+        assert now() == pytest.approx(30.0, abs=0.1)
+
+    run(main())
+
+
 def test_nobody_waits_for_a_route_that_nothing_goes_by() -> None:
     async def main() -> None:
         pool, begun = slots(allowed=0, takes_well=10), list[str]()
