@@ -50,11 +50,11 @@ def test_the_promise_holds_whatever_happens(first: int) -> None:
         assert_holds(seed)
 
 
-@pytest.mark.parametrize("first", [40])  # among them is one that shows it where what needs leave is claimed ahead
-def test_it_holds_where_workers_claim_twice_as_many_as_can_start(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No provider of a simulated world is quick enough for that."""
+def test_it_holds_where_workers_claim_twice_as_many_as_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No provider of a simulated world is quick enough for that. Seed 44 finds it where what needs leave is claimed
+    ahead."""
     monkeypatch.setattr(slots, "claim_ahead", lambda at_once, *_: at_once)
-    for seed in range(first, first + SEEDS_A_TEST):
+    for seed in range(40, 40 + SEEDS_A_TEST):
         assert_holds(seed)
 
 

@@ -37,11 +37,11 @@ class Provider:
         return Verdict(Outcome.ACCEPTED, code="250")
 
 
-def staged(stage: Stage, provider: Callable[[], Provider] = Provider) -> Provider:
+def staged(stage: Stage) -> Provider:
     stage.configure({"main": {"concurrency": PLACES}})
-    played = provider()
-    stage.script("main", played, concurrency=PLACES)
-    return played
+    provider = Provider()
+    stage.script("main", provider, concurrency=PLACES)
+    return provider
 
 
 def test_where_calls_are_quick_the_next_sends_are_there_before_a_slot_is_empty() -> None:
@@ -59,20 +59,6 @@ def test_where_calls_are_quick_the_next_sends_are_there_before_a_slot_is_empty()
         assert {row["fence"] for row in stage.rows()} == {1}, "none was claimed and given back"
 
     play(scene)
-
-
-def test_what_needs_leave_is_never_claimed_ahead() -> None:
-    async def main() -> None:
-        pool = slots(allowed=40, takes_well=40)
-        for _ in range(60):
-            with pool.claiming():
-                await asyncio.sleep(CALL_S)
-        for _ in range(40):
-            pool.begin("main")
-        assert pool.claimable("main", ahead=True)
-        assert not pool.claimable("main", ahead=False)
-
-    run(main())
 
 
 def test_what_was_claimed_ahead_is_given_back_when_calls_become_slow() -> None:
@@ -113,6 +99,17 @@ def slots(allowed: int, takes_well: int) -> Slots:
     return Slots(facts, lambda _: allowed, lambda _: takes_well, lambda _: CALL_S)
 
 
+async def at_work(allowed: int, claim_s: float) -> Slots:
+    """All slots are used, and claims are known to take so long."""
+    pool = slots(allowed, takes_well=40)
+    for _ in range(60):
+        with pool.claiming():
+            await asyncio.sleep(claim_s)
+    for _ in range(allowed):
+        pool.begin("main")
+    return pool
+
+
 @pytest.mark.parametrize(
     ("claim_s", "allowed", "ahead"),
     [
@@ -124,13 +121,17 @@ def slots(allowed: int, takes_well: int) -> Slots:
 )
 def test_as_many_are_claimed_ahead_as_end_during_a_claim(claim_s: float, allowed: int, ahead: int) -> None:
     async def main() -> None:
-        pool = slots(allowed, takes_well=40)
-        for _ in range(60):
-            with pool.claiming():
-                await asyncio.sleep(claim_s)
-        for _ in range(allowed):
-            pool.begin("main")
+        pool = await at_work(allowed, claim_s)
         assert pool.claimable("main", ahead=True) == pytest.approx(ahead, abs=1)
+
+    run(main())
+
+
+def test_what_needs_leave_is_never_claimed_ahead() -> None:
+    async def main() -> None:
+        pool = await at_work(allowed=40, claim_s=CALL_S)
+        assert pool.claimable("main", ahead=True)
+        assert not pool.claimable("main", ahead=False)
 
     run(main())
 

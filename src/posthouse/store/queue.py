@@ -123,7 +123,6 @@ class Queue:
         with self._database.write() as connection:
             # Rows first and in the order of their ids: every writer locks in the same order.
             states = lock(connection, self._database, [report.send_id for report in batch])
-            repeated = len(states) < len(batch)
             tried = [report.attempt for report in batch if report.attempt is not None]
             fresh = record(connection, self._database, tried, worker)
             changes: list[Change | None] = []
@@ -133,8 +132,7 @@ class Queue:
                 change = None if state is None else _decided(report, state, fresh)
                 if state is not None and change is not None:
                     steps.append(Step(state, change, report.attempt))
-                    if repeated:  # a later report is about the send as this one leaves it
-                        states[state.id] = changed(state, change, report.attempt)
+                    states[state.id] = changed(state, change, report.attempt)
                 changes.append(change)
             split(connection, self._database, steps, worker, now)
             apply(connection, steps, now)

@@ -83,7 +83,7 @@ class Routes:
         self._miss_places(route)
         return self.slots.room(route)
 
-    def free(self, route: str, *, ahead: bool = False) -> int:
+    def free(self, route: str, *, ahead: bool) -> int:
         """How many sends to claim for the route now; with those that may wait for a slot, or without."""
         self._miss_places(route)
         return self.slots.claimable(route, ahead=ahead)
